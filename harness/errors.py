@@ -1,0 +1,102 @@
+"""Everything that claimbench tells a user when it cannot go on.
+
+    ClaimbenchError
+    ├── InputError            a file or an option of the user's is wrong; nothing was launched
+    │   ├── MatrixError       matrix.yaml
+    │   ├── ClaimsError       claims.yaml
+    │   ├── SentenceError     a claim written as a sentence (`claimbench check`)
+    │   ├── WorkloadError     a model, data file or training step that cannot be used
+    │   └── RecordsError      JSON lines or a store that cannot be read as records
+    ├── StoreError            the store cannot be opened or written
+    │   ├── StoreLockedError  another run holds it
+    │   └── StoreSchemaError  it was written by a newer claimbench
+    ├── EnvironmentProblem    this machine lacks what was asked for
+    └── LaunchError           a trial process could not be started at all
+
+Each message is one sentence that says what is wrong and what to do; the command line prints it without a traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class ClaimbenchError(Exception):
+    """Base of every error that is meant for the user. Exit code of the command line: 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where in a file something stands. `line` and `column` count from 1; 0 means "the file as a whole"."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+class InputError(ClaimbenchError):
+    """Something the user wrote is wrong. `place` says where, where there is a place."""
+
+    def __init__(self, message: str, *, place: Place | None = None) -> None:
+        self.place = place
+        self.message = message
+        super().__init__(f"{place}: {message}" if place else message)
+
+
+class MatrixError(InputError):
+    """matrix.yaml is wrong."""
+
+
+class ClaimsError(InputError):
+    """claims.yaml is wrong."""
+
+
+class SentenceError(InputError):
+    """A claim written as a sentence does not parse."""
+
+
+class WorkloadError(InputError):
+    """A model, a data file or a user's training step cannot be used."""
+
+
+class RecordsError(InputError):
+    """A path does not hold records that can be read."""
+
+
+class StoreError(ClaimbenchError):
+    """The store cannot be opened, read or written."""
+
+
+class StoreLockedError(StoreError):
+    """Another run is writing to the store."""
+
+
+class StoreSchemaError(StoreError):
+    """The store was written by a newer claimbench."""
+
+
+class EnvironmentProblem(ClaimbenchError):
+    """This machine lacks something that was asked for explicitly."""
+
+
+class LaunchError(ClaimbenchError):
+    """No trial process could be started."""
+
+
+def suggestion(word: object, known: Iterable[object]) -> str:
+    """`; did you mean 'x'?` for the nearest known word, or the list of what is known when nothing is near.
+
+    >>> suggestion("atention", ["attention", "compile"])
+    "; did you mean 'attention'?"
+    """
+    words = [str(each) for each in known]
+    near = difflib.get_close_matches(str(word), words, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    shown = ", ".join(words[:30])
+    return f"; known: {shown}" if words else ""

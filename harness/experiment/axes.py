@@ -1,0 +1,110 @@
+"""What can be varied: an axis, its settings, its default. The table itself is put together in `techniques.registry`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from harness.errors import suggestion
+
+#: One value of an axis, as it stands in YAML and in JSON.
+Setting = bool | int | float | str
+
+
+class AxisError(ValueError):
+    """A word is not an axis, or a value is not one of its settings. The reader of the matrix adds the place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """One thing that a cell fixes.
+
+    `settings` are the words it knows; `number` says that numbers between `minimum` and `maximum` are settings as well.
+    """
+
+    name: str
+    default: Setting
+    settings: Mapping[Setting, str] = field(default_factory=dict)
+    """Each known word with one line that says what it does."""
+    number: type[int] | type[float] | None = None
+    minimum: float = 0
+    maximum: float = float("inf")
+    free_text: bool = False
+    """Any non-empty text is a setting (for example LoRA's comma-separated target modules)."""
+    meaning: str = ""
+    documents: tuple[str, ...] = ()
+    """Ids of the documents that speak of it (D1..D4)."""
+
+    def parse(self, value: object) -> Setting:
+        """The setting that `value` stands for.
+
+        Raises:
+            AxisError: it is of the wrong type, out of range or no known word.
+        """
+        for word in self.settings:
+            if type(word) is type(value) and word == value:
+                return word
+        if self.number is not None and isinstance(value, int | float) and not isinstance(value, bool):
+            return self._parse_number(value)
+        if self.free_text and isinstance(value, str) and value.strip():
+            return value.strip()
+        raise AxisError(f"{self.name}: {value!r} is not a setting ({self.describe()}){self._nearest(value)}")
+
+    def describe(self) -> str:
+        """The settings in words, default first: `off, or an integer from 1 to 512`."""
+        words = [self._show(word) for word in sorted(self.settings, key=lambda word: word != self.default)]
+        if self.number is not None:
+            kind = "an integer" if self.number is int else "a number"
+            top = "" if self.maximum == float("inf") else f" to {self.maximum:g}"
+            words.append(f"{kind} from {self.minimum:g}{top}")
+        if self.free_text:
+            words.append("text")
+        return ", ".join(words)
+
+    def _parse_number(self, value: int | float) -> Setting:
+        if self.number is int and not isinstance(value, int):
+            raise AxisError(f"{self.name}: {value!r} must be a whole number")
+        if not self.minimum <= value <= self.maximum:
+            raise AxisError(f"{self.name}: {value!r} is out of range ({self.describe()})")
+        return self.number(value) if self.number else value
+
+    def _nearest(self, value: object) -> str:
+        return suggestion(value, self.settings) if isinstance(value, str) and self.settings else ""
+
+    @staticmethod
+    def _show(word: Setting) -> str:
+        return str(word).lower() if isinstance(word, bool) else str(word)
+
+
+class AxisTable(Mapping[str, Axis]):
+    """All axes by name, in the order in which they are shown."""
+
+    def __init__(self, axes: Iterable[Axis]) -> None:
+        self._axes: dict[str, Axis] = {}
+        for axis in axes:
+            if axis.name in self._axes:
+                raise AxisError(f"axis {axis.name!r} is defined twice; rename one of the two")
+            self._axes[axis.name] = axis
+
+    def __getitem__(self, name: str) -> Axis:
+        return self._axes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._axes)
+
+    def __len__(self) -> int:
+        return len(self._axes)
+
+    def parse(self, name: str, value: object) -> Setting:
+        """The setting of axis `name` that `value` stands for.
+
+        Raises:
+            AxisError: unknown axis, or not one of its settings; the message suggests the nearest word.
+        """
+        if name not in self._axes:
+            raise AxisError(f"unknown axis {name!r}{suggestion(name, self._axes)}")
+        return self._axes[name].parse(value)
+
+    def defaults(self) -> dict[str, Setting]:
+        """The default of every axis."""
+        return {name: axis.default for name, axis in self._axes.items()}

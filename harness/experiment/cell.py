@@ -1,0 +1,71 @@
+"""A cell: a workload plus one setting for every axis."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from harness.experiment.axes import Setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """The work to be done, less what stands in axes (sequence length, batch size, devices are settings of the cell)."""
+
+    name: str
+    model: str
+    """A built-in shape (`gpt2-124m`), a path to a `config.json`, a local model folder, or `file.py:build`."""
+    data: str = "stdlib"
+    """`stdlib`, `stdlib-bpe`, `synthetic`, or a path to text, JSONL or parquet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What one trial runs. `settings` names every axis, defaults written out, so that a record explains itself."""
+
+    workload: Workload
+    settings: Mapping[str, Setting]
+    defaults: Mapping[str, Setting] = field(default_factory=dict, repr=False, compare=False)
+    """What counts as "not named" in `key`: a default leaves no trace there, so a new axis (a later version, an outside
+    technique) renames no cell that is stored already."""
+
+    def __getitem__(self, axis: str) -> Setting:
+        return self.settings[axis]
+
+    def number(self, axis: str) -> int:
+        """A setting that is known to be a whole number (`batch_size`, `devices`).
+
+        Raises:
+            TypeError: the setting is a word.
+        """
+        value = self.settings[axis]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{axis} is {value!r}, not a whole number")
+        return value
+
+    def but(self, **changes: Setting) -> Cell:
+        """The same cell with some settings changed."""
+        return Cell(workload=self.workload, settings={**self.settings, **changes}, defaults=self.defaults)
+
+    @cached_property
+    def key(self) -> str:
+        """16 hexadecimal digits, the same on every machine; the name of the workload does not count, its content does."""
+        named = {axis: value for axis, value in self.settings.items() if self.defaults.get(axis) != value}
+        content = [self.workload.model, self.workload.data, sorted(named.items())]
+        return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()[:16]
+
+    def changes_from(self, baseline: Cell) -> dict[str, Setting]:
+        """The settings in which this cell differs from `baseline`, in the order of the axes."""
+        return {axis: value for axis, value in self.settings.items() if baseline.settings.get(axis) != value}
+
+    def label(self, baseline: Cell) -> str:
+        """`attention=flash2 precision=bf16`, or `baseline` when nothing differs."""
+        changes = self.changes_from(baseline)
+        return " ".join(f"{axis}={_show(value)}" for axis, value in changes.items()) or "baseline"
+
+
+def _show(value: Setting) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,100 @@
+"""Studies, blocks and arms: the shape of an experiment once the matrix is read (`docs/concepts.md` fixes the words)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from harness.experiment.axes import Setting
+from harness.experiment.cell import Cell
+
+#: A sweep point: the swept axes with their settings, for example {"sequence_length": 2048}. Empty without a sweep.
+SweepPoint = Mapping[str, Setting]
+
+
+class Design(StrEnum):
+    """Which cells a study compares with its baseline."""
+
+    ONE_AT_A_TIME = "one-at-a-time"
+    FACTORIAL = "factorial"
+    CUMULATIVE = "cumulative"
+    LEAVE_ONE_OUT = "leave-one-out"
+
+
+class Role(StrEnum):
+    """What a cell is in its block."""
+
+    BASELINE = "baseline"
+    CONTROL = "control"
+    """The baseline under a second name: the A/A control."""
+    CELL = "cell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One cell of a block with its part in it. `name` is unique within the block: `baseline`, `control`, or its label."""
+
+    name: str
+    role: Role
+    cell: Cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A study at one sweep point: its baseline, the A/A control and its cells. The unit of scheduling."""
+
+    study: str
+    kind: str
+    """What its trials do: `training` (the default) or a named kind such as `loader-only` (see `harness.trial.kinds`)."""
+    sweep: SweepPoint
+    arms: tuple[Arm, ...]
+    """Baseline first, control second."""
+    rounds: int
+    warmup_steps: int
+    steps: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the kind, as they stand in the study."""
+
+    @property
+    def baseline(self) -> Arm:
+        return self.arms[0]
+
+    @property
+    def key(self) -> str:
+        """16 hexadecimal digits over everything that makes two trials comparable: a changed block is another block."""
+        content = [
+            self.study, self.kind, sorted(self.sweep.items()), self.baseline.cell.key,
+            self.warmup_steps, self.steps, json.dumps(self.options, sort_keys=True, default=str),
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTrial:
+    """One cell in one round of a block."""
+
+    block: Block
+    arm: Arm
+    round: int
+    """Counts from 1."""
+    position: int
+    """Place in the shuffled order of its round, from 0."""
+    seed: int
+    """A function of study and round alone: every arm of a round starts from the same weights and sees the same batches."""
+    refusal: str | None = None
+    """Why it cannot run here, with the remedy (outcome `unsupported`), or None."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All trials of a run in the order in which they will run: study by study, block by block, whole rounds."""
+
+    trials: tuple[PlannedTrial, ...]
+    scale: str
+    """`full`, or `smoke` (tiny shapes: no figure of it says anything about a GPU)."""
+    matrix_file: str
+    matrix_hash: str

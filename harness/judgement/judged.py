@@ -1,0 +1,162 @@
+"""What judging gives: plain data that the report and `--json` show, made by `judgement.judge`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from harness.experiment.axes import Setting
+from harness.results.record import Record
+
+
+class Word(StrEnum):
+    """The verdicts."""
+
+    CONFIRMED = "confirmed"
+    REFUTED_BELOW = "refuted, below"
+    REFUTED_ABOVE = "refuted, above"
+    """Better than claimed, where more is better."""
+    INCONCLUSIVE = "inconclusive"
+    REACHED = "reached"
+    NOT_REACHED = "not reached here"
+    EXTRAPOLATED = "extrapolated"
+    REPORTED = "reported"
+    """A statement without a range: what was measured stands beside it."""
+    FAST_BUT_DIFFERENT = "fast but different"
+    INVALID = "invalid"
+    NOT_COMPARABLE = "not comparable"
+    NOT_TESTABLE = "not testable here"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A ratio (or share) with its 95% interval. `low` and `high` are None where the rules give no interval (memory)."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    """Pairs that went into it."""
+    dropped: int = 0
+    """Pairs dropped because an arm failed."""
+    observed: tuple[float, ...] = ()
+    """One value a round, in order of rounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """Whether the cell trained the same thing."""
+
+    word: str
+    """`holds`, `fails`, `not applicable: unequal work`, `not checked: …`."""
+    holds: bool | None
+    loss_gap: float | None = None
+    """Largest mean distance of the loss curves of a round, in nats."""
+    margin: float | None = None
+    gradient_error: float | None = None
+    eager_error: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResult:
+    """One cell of a block over all its rounds."""
+
+    name: str
+    role: str
+    cell: dict[str, Setting]
+    cell_key: str
+    outcomes: dict[str, int]
+    """Outcome → number of trials."""
+    reason: str
+    """Why the trials that failed did, in one sentence; empty when all are ok."""
+    tokens_per_second: float | None
+    """Geometric mean over rounds."""
+    spread: float | None
+    """Standard deviation of ln(tokens/s) between rounds."""
+    noise: str
+    """`` | `noisy` | `unstable`."""
+    speedup: Interval | None
+    """Against the block's baseline; None for the baseline."""
+    memory: dict[str, tuple[float, float]]
+    """View (allocated, reserved, device, host) → (maximum over trials, range), bytes."""
+    memory_ratio: dict[str, float]
+    """View → maximum of this arm ÷ maximum of the baseline."""
+    mfu: float | None
+    hfu: float | None
+    phases: dict[str, float]
+    parity: Parity
+    evidence: str
+    """In a word."""
+    flags: tuple[str, ...] = ()
+    """Validity warnings in words."""
+    trials: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockResult:
+    """A study at one sweep point on one device and fingerprint."""
+
+    study: str
+    block: str
+    kind: str
+    workload: str
+    model: str
+    sweep: dict[str, Setting]
+    scale: str
+    device: str
+    fingerprint: str
+    arms: tuple[ArmResult, ...]
+    noise_floor: Interval | None
+    """The A/A control's ratio."""
+    suspect: bool
+    """The control's interval excludes 1 after Holm's correction over all controls of the run."""
+    rounds: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the measurements say of one claim."""
+
+    claim: str
+    word: Word
+    reason: str
+    """One sentence that explains the word."""
+    helped: str
+    """`yes`, `no`, `not shown`, or empty when nothing was measured: whether the technique helped at all."""
+    claimed: str
+    """The claim in words: `1.5x to 2x faster`."""
+    measured: str
+    """`1.48x [1.46, 1.50]`, or empty."""
+    value: float | None = None
+    interval: tuple[float, float] | None = None
+    rounds: int = 0
+    rounds_needed: int | None = None
+    """For an inconclusive verdict: rounds that would settle it at the spread seen, None when none would."""
+    scope: str = ""
+    """`holds at 3 of 5 points`, with the points."""
+    metric: str = ""
+    low: float | None = None
+    high: float | None = None
+    """The claimed range on the metric."""
+    study: str = ""
+    block: str = ""
+    arm: str = ""
+    sweep: dict[str, Setting] = field(default_factory=dict)
+    other_baseline: str = ""
+    """The same metric against the obvious other baseline, in words."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Anything the claim's page shows beyond this: an order, a fit, predictions, the points of a sweep."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """All of it."""
+
+    verdicts: tuple[Verdict, ...]
+    blocks: tuple[BlockResult, ...]
+    excluded: tuple[Record, ...]
+    """Trials that no figure stands on: failed, invalid, superseded."""

@@ -1,0 +1,85 @@
+"""What a technique is: the file to read before adding one.
+
+A technique is a class with the axes it owns and three answers: may it run here (`requires`), do it (`apply`), and prove
+that it was in effect (`evidence`). Modules of techniques import torch inside these methods only, so that planning and
+reporting work where there is no torch.
+
+    class Clip(Technique):
+        axes = (Axis(name="clip", default="off", settings={"off": "gradients are not clipped"}, number=float),)
+        stage = Stage.STEP
+
+        def apply(self, cell, run):
+            run.before_optimizer.append(lambda: clip_grad_norm_(run.model.parameters(), cell["clip"]))
+
+        def evidence(self, cell, run):
+            return Evidence.that(run.facts["largest_norm_after"] <= cell["clip"], "norm after clipping", ...)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from harness.environment import Environment
+from harness.experiment.axes import Axis
+from harness.experiment.cell import Cell
+
+if TYPE_CHECKING:
+    from harness.trial.training import TrainingRun
+
+
+class Stage(IntEnum):
+    """When `apply` is called. Techniques of one stage run in the order of the registry."""
+
+    PROCESS = 0
+    """Nothing exists yet: process-wide flags, data types, the attention implementation, forward contexts."""
+    MODEL = 10
+    """`run.model` exists, on its device, in train mode: replace layers, add adapters, wrap blocks."""
+    PARALLEL = 20
+    """Ranks are connected: shard or replicate `run.model`."""
+    COMPILE = 30
+    """`run.model` is what will be called."""
+    OPTIMIZER = 40
+    """`run.trainable` is final: `run.make_optimizer` may be replaced; engines that own model and optimizer take over."""
+    STEP = 50
+    """Everything exists: hooks around the step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Facts that show whether a setting was in effect."""
+
+    holds: bool
+    word: str
+    """The fact in a word or two for tables: `flash_fwd_kernel`, `forwards doubled`, `bf16 inside`."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What was seen, JSON-ready, kept in the record."""
+    reason: str = ""
+    """When it does not hold: one sentence with what was expected and what was seen. The trial becomes `inert`."""
+
+
+class Technique:
+    """Base of all techniques. Every method has a default, so that a subclass states only what is special to it."""
+
+    axes: tuple[Axis, ...] = ()
+    stage: Stage = Stage.PROCESS
+    requirement: str = ""
+    """What `requires` asks for, in words, for the table of techniques."""
+    proof: str = ""
+    """What `evidence` looks at, in words, for the table of techniques."""
+
+    def active(self, cell: Cell) -> bool:
+        """Whether the cell asks for it: any of its axes away from the default."""
+        return any(cell.settings.get(axis.name, axis.default) != axis.default for axis in self.axes)
+
+    def requires(self, environment: Environment, cell: Cell) -> str | None:
+        """Why the cell cannot run here, with the remedy, in one sentence; None when it can. No torch, no launch."""
+        return None
+
+    def apply(self, cell: Cell, run: TrainingRun) -> None:
+        """Put the setting into effect. Called once in every trial, defaults included, at `stage`."""
+
+    def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
+        """Called after the window, and only when `active`. None: nothing to prove for this setting."""
+        return None

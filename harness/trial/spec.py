@@ -1,0 +1,84 @@
+"""What a trial process is told, and what it says back: two JSON files, one each way."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.experiment.axes import Setting
+from harness.trial.outcome import Outcome
+
+#: Version of the code that measures. Part of a record's fingerprint: raise it when a change could move a figure.
+MEASURING_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSpec:
+    """Everything that one trial needs to run, on any machine that has the packages. Read by every rank."""
+
+    trial_id: str
+    kind: str
+    model: str
+    data: str
+    settings: Mapping[str, Setting]
+    """One for every axis."""
+    baseline_settings: Mapping[str, Setting]
+    """Those of the block's baseline: evidence is owed for what differs from the defaults, parity against these."""
+    seed: int
+    warmup_steps: int
+    steps: int
+    device: str
+    """`cuda` or `cpu`."""
+    record_path: str
+    """Where the result goes (rank 0); written to a temporary name beside it and renamed."""
+    cache_directory: str
+    """Compilation caches of this cell; no other cell uses it."""
+    data_directory: str
+    """Where prepared data lies."""
+    gradient_check: bool = False
+    """Compare the first step's gradient with fp32 eager (once a block: in its first round)."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> TrialSpec:
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+@dataclass(kw_only=True)
+class TrialResult:
+    """What a trial process reports: the child's part of a record (`results.record` has every field with its unit)."""
+
+    outcome: Outcome
+    reason: str = ""
+    measured: dict[str, Any] = field(default_factory=dict)
+    """Fields of the record by name. What could not be had is absent here and named in `missing`."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Field → why it has no value."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    window: tuple[float, float] | None = None
+    """`time.monotonic()` at the first and the last synchronise: the parent reads the device's meters between the two."""
+
+    def write(self, path: Path) -> None:
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> TrialResult:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        window = fields.pop("window")
+        return cls(**{**fields, "outcome": Outcome(fields["outcome"])}, window=tuple(window) if window else None)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write whole or not at all: a temporary name in the same folder, then a rename."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    temporary.write_text(json.dumps(content, allow_nan=False, default=str), encoding="utf-8")
+    temporary.rename(path)
