@@ -1,0 +1,126 @@
+"""Everything that is done to this repository, by name: `nox -s bench`, `nox -s tests`, `nox -l`.
+
+Each session makes its own virtual environment with pip from `constraints.txt`. With `nox --no-venv` nothing is
+installed and nothing is changed: the session runs in the environment that started nox, which is what one wants on a
+machine that has the torch of its GPU already.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_external_run = True
+nox.options.sessions = ["lint", "typecheck", "tests"]
+
+ROOT = Path(__file__).parent
+EVIDENCE = ROOT / "reports" / "evidence"
+#: deepspeed's setup imports torch and builds no kernels when told so; the rest is what that build asks for.
+DEEPSPEED_NEEDS = ["setuptools<82", "wheel", "py-cpuinfo", "hjson", "ninja", "msgpack", "einops"]
+OLDER_TRANSFORMERS = "5.17.0"
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Run a matrix and write its report: `nox -s bench -- --matrix matrix.yaml`. All options of `claimbench run`."""
+    install(session, ".[train]")
+    claimbench(session, "run", *session.posargs)
+
+
+@nox.session
+def report(session: nox.Session) -> None:
+    """Make every report under reports/ again from the evidence that is committed."""
+    install(session, ".")
+    found = sorted(path for path in EVIDENCE.iterdir() if path.is_dir() or ".jsonl" in path.suffixes)
+    if not found:
+        session.error(f"no evidence under {EVIDENCE.relative_to(ROOT)}: export a store there with `claimbench export`")
+    for path in found:
+        name = path.name.split(".")[0]
+        claimbench(session, "report", str(path.relative_to(ROOT)), "--output", f"reports/{name}", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The tests that need no GPU: `nox -s tests -- tests/test_cli.py -k help` runs a part."""
+    install(session, ".[train,test,dev,export,slurm]")
+    install_deepspeed(session)
+    pytest(session, "-m", "not gpu and not gpus2", *session.posargs)
+
+
+@nox.session(name=f"tests-transformers-{OLDER_TRANSFORMERS.rpartition('.')[0]}")
+def tests_older_transformers(session: nox.Session) -> None:
+    """What differs between transformers versions, under the oldest one supported: checkpointing and attention."""
+    constraints = other_constraints(session, transformers=OLDER_TRANSFORMERS)
+    install(session, ".[train,test]", constraints=constraints)
+    choice = ["-m", "train and not gpu and not gpus2", "-k", "checkpointing or attention"]
+    pytest(session, *choice, *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, and that imports only point up the list of rooms."""
+    install(session, "ruff", "import-linter")
+    session.run(python(session), "-m", "ruff", "check", ".", external=True)
+    session.run(python(session), "-m", "ruff", "format", "--check", ".", external=True)
+    session.run("lint-imports", external=True)
+
+
+@nox.session
+def typecheck(session: nox.Session) -> None:
+    """mypy, strict. torch is not needed: nothing is known of its types either way."""
+    install(session, ".", "mypy", "pandas-stubs")
+    session.run(python(session), "-m", "mypy", external=True)
+
+
+def install(session: nox.Session, *what: str, constraints: str = "constraints.txt") -> None:
+    """pip install in the session's own environment; nothing with `--no-venv`."""
+    if not borrowed(session):
+        editable = [("-e", each) if each.startswith(".") else (each,) for each in what]
+        session.install("-c", constraints, *(word for words in editable for word in words))
+
+
+def install_deepspeed(session: nox.Session) -> None:
+    """deepspeed after torch, without building a kernel (that would need nvcc)."""
+    if borrowed(session):
+        return
+    session.install("-c", "constraints.txt", *DEEPSPEED_NEEDS)
+    build = {"DS_BUILD_OPS": "0"}
+    session.install("--no-build-isolation", "-c", "constraints.txt", "deepspeed", env=build)
+
+
+def other_constraints(session: nox.Session, **versions: str) -> str:
+    """A copy of constraints.txt with some packages at another version."""
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    for package, version in versions.items():
+        text = re.sub(rf"^{re.escape(package)}==.*$", f"{package}=={version}", text, flags=re.MULTILINE)
+    copy = Path(session.create_tmp()) / "constraints.txt"
+    copy.write_text(text, encoding="utf-8")
+    return str(copy)
+
+
+def claimbench(session: nox.Session, *arguments: str) -> None:
+    """The command line, as a module: also where the package is on the path without being installed."""
+    session.run(python(session), "-m", "harness.cli", *arguments, external=True)
+
+
+def pytest(session: nox.Session, *arguments: str) -> None:
+    # tests of ranks and of compilation start many small processes: two threads each are enough, and leave room
+    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
+    session.run(python(session), "-m", "pytest", *arguments, env=threads, external=True)
+
+
+def borrowed(session: nox.Session) -> bool:
+    """True with `--no-venv`: the environment is someone else's."""
+    return session.venv_backend == "none"
+
+
+def python(session: nox.Session) -> str:
+    """The interpreter of the session, or with `--no-venv` the one that runs nox (it may have no plain `python`)."""
+    return sys.executable if borrowed(session) else "python"
