@@ -1,0 +1,177 @@
+"""What a claim can be about: one table of metrics, each with its unit, its direction and its formula."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.errors import ClaimbenchError, suggestion
+from harness.judgement import quantities as q
+from harness.results.record import Record
+
+#: Reads one number of one trial; the second argument is the memory view. None where the trial has none.
+Quantity = Callable[[Record, str], float | None]
+
+
+class Statistic(StrEnum):
+    """How the trials of two arms become one figure."""
+
+    PAIRED = "paired"
+    """cell ÷ baseline within each round, Student's t on the logarithms."""
+    MAXIMUM = "maximum"
+    """Maximum over the trials of the cell ÷ maximum over those of the baseline; no interval (memory, counts)."""
+    LEVEL = "level"
+    """The cell alone: mean over rounds, Student's t on the plain scale."""
+
+
+class Shape(StrEnum):
+    """What is shown of r = cell ÷ baseline."""
+
+    RATIO = "r"
+    INVERSE = "1/r"
+    SAVED = "1 - r"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One row of the table."""
+
+    name: str
+    meaning: str
+    unit: str
+    """`x` (a ratio), `share` (shown as per cent), or a unit of its own; empty for a word or a truth value."""
+    more_is_better: bool | None
+    """None: neither is."""
+    quantity: Quantity
+    statistic: Statistic
+    shape: Shape = Shape.RATIO
+    gated: bool = True
+    """A cell that fails parity confirms nothing on this metric."""
+    per_device: bool = False
+    """Divide r by the number of devices of the cell over that of the baseline."""
+    uses_view: bool = False
+
+    @property
+    def neutral(self) -> float | None:
+        """The value that means "no difference"; None for a level."""
+        if self.statistic is Statistic.LEVEL:
+            return None
+        return 0.0 if self.shape is Shape.SAVED else 1.0
+
+    def shaped(self, ratio: float) -> float:
+        """The value of the metric for r = cell ÷ baseline."""
+        if self.shape is Shape.SAVED:
+            return 1 - ratio
+        if self.shape is Shape.INVERSE:
+            return 1 / ratio if ratio else math.inf
+        return ratio
+
+    def unshaped(self, value: float) -> float:
+        """r for a value of the metric: the inverse of `shaped`, which is its own."""
+        return self.shaped(value)
+
+
+class UnknownMetric(ClaimbenchError):  # noqa: N818 - read as a sentence
+    """A claim names a metric that does not exist."""
+
+
+def _paired(name: str, meaning: str, quantity: Quantity, *, better: bool | None, shape: Shape = Shape.RATIO,
+            per_device: bool = False, unit: str = "x") -> Metric:  # fmt: skip
+    return Metric(name=name, meaning=meaning, unit=unit, more_is_better=better, quantity=quantity,
+                  statistic=Statistic.PAIRED, shape=shape, per_device=per_device)  # fmt: skip
+
+
+def _maximum(name: str, meaning: str, quantity: Quantity, *, shape: Shape, uses_view: bool = False,
+             gated: bool = True) -> Metric:  # fmt: skip
+    unit = "share" if shape is Shape.SAVED else "x"
+    return Metric(name=name, meaning=meaning, unit=unit, more_is_better=shape is not Shape.RATIO, quantity=quantity,
+                  statistic=Statistic.MAXIMUM, shape=shape, uses_view=uses_view, gated=gated)  # fmt: skip
+
+
+def _level(name: str, meaning: str, quantity: Quantity, *, better: bool | None, unit: str = "share",
+           uses_view: bool = False) -> Metric:  # fmt: skip
+    return Metric(name=name, meaning=meaning, unit=unit, more_is_better=better, quantity=quantity,
+                  statistic=Statistic.LEVEL, gated=False, uses_view=uses_view)  # fmt: skip
+
+
+_TABLE = (
+    _paired("speedup", "tokens/s of the cell over those of the baseline", q.tokens_per_second, better=True),
+    _paired("samples_ratio", "samples/s of the cell over those of the baseline", q.samples_per_second, better=True),
+    _paired("step_time_ratio", "mean time of a step, cell over baseline", q.step_seconds, better=False),
+    _paired("step_time_per_token_ratio", "time per token, cell over baseline", q.seconds_per_token, better=False),
+    _paired("optimizer_speedup", "time of the optimizer's step alone, baseline over cell",
+            q.phase("optimizer"), better=True, shape=Shape.INVERSE),
+    _paired("forward_speedup", "time of the forward pass, baseline over cell",
+            q.phase("forward"), better=True, shape=Shape.INVERSE),
+    _paired("data_wait_speedup", "time spent waiting for data, baseline over cell",
+            q.phase("data_wait"), better=True, shape=Shape.INVERSE),
+    _paired("copy_speedup", "time of host-to-device copies, baseline over cell",
+            q.phase("copy"), better=True, shape=Shape.INVERSE),
+    _paired("useful_tokens_ratio", "tokens/s that are not padding, cell over baseline", q.useful_tokens, better=True),
+    _paired("scaling_efficiency", "tokens/s of N devices over N times those of one (weak scaling)",
+            q.tokens_per_second, better=True, per_device=True, unit="share"),
+    _paired("energy_ratio", "energy per token, cell over baseline", q.energy, better=False),
+    _maximum("peak_saved", "share of the peak memory saved", q.peak_bytes, shape=Shape.SAVED, uses_view=True),
+    _maximum("peak_ratio", "peak memory, baseline over cell", q.peak_bytes, shape=Shape.INVERSE, uses_view=True),
+    _maximum("activation_saved", "share of the activations' bytes saved", q.state("activations"), shape=Shape.SAVED),
+    _maximum("parameter_bytes_saved", "share of the parameters' bytes saved", q.state("parameters"),
+             shape=Shape.SAVED),
+    _maximum("model_state_ratio", "model state per parameter and rank before the step, baseline over cell",
+             q.state_per_parameter, shape=Shape.INVERSE),
+    _maximum("trainable_share_saved", "share of the trainable parameters that is trained no more",
+             q.trainable_parameters, shape=Shape.SAVED, gated=False),
+    _level("data_wait_share", "share of a step spent waiting for data", q.data_wait_share, better=False),
+    _level("utilisation", "mean GPU utilisation over the window", q.utilisation, better=True),
+    _level("memory_used_share", "peak memory over the memory of the device", q.memory_share, better=None,
+           uses_view=True),
+    _level("mfu", "model FLOPs utilisation", q.mfu, better=True),
+    _level("hfu", "hardware FLOPs utilisation", q.hfu, better=True),
+    _level("prediction_ratio", "peak memory predicted by the document over the measured one", q.prediction_ratio,
+           better=None, unit="x", uses_view=True),
+    _level("gradient_error_ratio", "error of the first gradient over eager attention's own at that precision",
+           q.gradient_error_ratio, better=False, unit="x"),
+    _level("tokens_per_second", "tokens/s", q.tokens_per_second_level, better=True, unit="tokens/s"),
+    _level("peak_bytes", "peak memory", q.peak_bytes, better=False, unit="bytes", uses_view=True),
+    _level("compile_seconds", "time of the compilation", q.compile_seconds, better=False, unit="seconds"),
+)  # fmt: skip
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
+#: A kind's own figure, whose name follows the colon: of the cell alone, paired with the baseline's, or saved of it.
+FIGURE_PREFIXES = ("figure:", "figure_ratio:", "figure_inverse:", "figure_saved:")
+
+
+def metric_named(name: str) -> Metric:
+    """The metric of that name; `figure:loss_gap` and the like are made as they are named.
+
+    Raises:
+        UnknownMetric: there is none; the message suggests the nearest.
+    """
+    if name in METRICS:
+        return METRICS[name]
+    prefix, colon, figure = name.partition(":")
+    if colon and figure and f"{prefix}:" in FIGURE_PREFIXES:
+        return _figure_metric(prefix, figure)
+    known = [*METRICS, *(f"{each}<name>" for each in FIGURE_PREFIXES)]
+    raise UnknownMetric(f"unknown metric {name!r}{suggestion(name, known)}")
+
+
+def _figure_metric(prefix: str, figure: str) -> Metric:
+    shown = figure.replace("_", " ").replace(".", " ")
+    quantity = q.figure(figure)
+    if prefix == "figure":
+        return Metric(name=f"figure:{figure}", meaning=shown, unit="", more_is_better=None, quantity=quantity,
+                      statistic=Statistic.LEVEL, gated=False)  # fmt: skip
+    shape = {"figure_ratio": Shape.RATIO, "figure_inverse": Shape.INVERSE, "figure_saved": Shape.SAVED}[prefix]
+    words = {Shape.RATIO: "cell over baseline", Shape.INVERSE: "baseline over cell", Shape.SAVED: "share saved"}[shape]
+    return Metric(name=f"{prefix}:{figure}", meaning=f"{shown}, {words}", unit="share" if shape is Shape.SAVED else "x",
+                  more_is_better=_direction(figure, shape), quantity=quantity, statistic=Statistic.PAIRED,
+                  shape=shape)  # fmt: skip
+
+
+def _direction(figure: str, shape: Shape) -> bool | None:
+    """Rates are better when there is more of them, times and bytes when there is less; of others nothing is known."""
+    if figure.endswith("_per_second"):
+        return shape is Shape.RATIO
+    return shape is not Shape.RATIO if figure.endswith(("_seconds", "_bytes")) else None
