@@ -1,11 +1,19 @@
-"""One trial as it is stored: the record, its fields and their units (`docs/concepts.md` lists them for readers)."""
+"""One trial as it is stored: the record, its fields and their units (`docs/concepts.md` lists them for readers).
+
+In JSON a figure that could not be had is null, and one that is not finite is the string "nan", "inf" or "-inf": a loss
+that overflowed comes back as the number it was (`harness.trial.numbers`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+import json
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from pydantic_core import from_json
+
 from harness.experiment.axes import Setting
+from harness.trial.numbers import decode, encode
 from harness.trial.outcome import Outcome
 
 #: Version of the record's format.
@@ -83,13 +91,14 @@ class Record:
     """One a step, warm-up included, mean over micro-batches and ranks."""
     gradient_norms: list[float] = field(default_factory=list)
     gradient_check: dict[str, Any] = field(default_factory=dict)
-    """`error` of this cell and `eager_error` at its precision, both relative L2 against fp32 eager; or `skipped`: why."""
+    """`error` of this cell and `eager_error` at its precision (relative L2 against fp32 eager); or `skipped`: why."""
     # device
     energy_joules_per_token: float | None = None
     utilisation: float | None = None
     """Mean over the window, 0..1."""
     clocks: dict[str, Any] = field(default_factory=dict)
-    """`sm_mhz` (mean), `sm_mhz_min`, `throttle_reasons`, `power_watts`, `power_limit_watts`, `temperature`, `foreign`."""
+    """`sm_mhz` (mean), `sm_mhz_min`, `throttle_reasons`, `power_watts`, `power_limit_watts`, `temperature`,
+    `foreign`."""
     # anything a kind other than `training` measures
     figures: dict[str, Any] = field(default_factory=dict)
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -102,9 +111,22 @@ class Record:
     environment: dict[str, Any] = field(default_factory=dict)
     claimbench_version: str = ""
 
+    @property
+    def identity(self) -> tuple[str, str, str, int, int, str]:
+        """What makes two records the same trial, wherever they were kept in between."""
+        return (self.fingerprint, self.block, self.arm, self.round, self.attempt, self.started_at)
+
     def as_json(self) -> dict[str, Any]:
-        """Plain values, in the order of the fields."""
-        return asdict(self)
+        """Plain values for strict JSON, in the order of the fields."""
+        return {name: encode(getattr(self, name)) for name in NAMES}
+
+    def as_text(self) -> str:
+        """One line of JSON with sorted names, the same bytes for equal records."""
+        content = {name: getattr(self, name) for name in NAMES}
+        try:
+            return _dumps(content)
+        except ValueError:  # a number that is not finite; seldom, so the common case is spared the walk
+            return _dumps(encode(content))
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Record:
@@ -113,6 +135,29 @@ class Record:
         Raises:
             TypeError, ValueError: a required name is missing or the outcome is no known word.
         """
-        known = {each.name for each in fields(cls)}
-        kept = {name: value for name, value in content.items() if name in known}
-        return cls(**{**kept, "outcome": Outcome(kept["outcome"])})
+        return cls._build({name: value if name in TEXTS else decode(value) for name, value in content.items()})
+
+    @classmethod
+    def from_text(cls, text: str) -> Record:
+        """Read back what `as_text` wrote; as `from_json`, and quicker."""
+        # three times as fast as the standard library's parser: a store of 10,000 trials is 30 MB of figures
+        content: dict[str, Any] = from_json(text, cache_strings="all")
+        return cls.from_json(content) if '"nan"' in text or 'inf"' in text else cls._build(content)
+
+    @classmethod
+    def _build(cls, content: dict[str, Any]) -> Record:
+        if not content.keys() <= NAMES.keys():
+            content = {name: value for name, value in content.items() if name in NAMES}
+        if "outcome" not in content:
+            raise TypeError("a record needs an 'outcome'")
+        return cls(**{**content, "outcome": Outcome(content["outcome"])})
+
+
+#: Names of the fields, in their order.
+NAMES: dict[str, None] = dict.fromkeys(each.name for each in fields(Record))
+#: Fields that hold text: "nan" there is a word, not a number.
+TEXTS = frozenset(each.name for each in fields(Record) if each.type == "str") | {"cell", "sweep", "warnings", "missing"}
+
+
+def _dumps(content: dict[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.experiment.axes import Setting
+from harness.trial.numbers import encode
 from harness.trial.outcome import Outcome
 
 #: Version of the code that measures. Part of a record's fingerprint: raise it when a change could move a figure.
@@ -78,7 +79,7 @@ class TrialResult:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write whole or not at all: a temporary name in the same folder, then a rename."""
+    """Write whole or not at all: a temporary name in the same folder, then a rename. NaN is "nan" (`trial.numbers`)."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    temporary.write_text(json.dumps(content, allow_nan=False, default=str), encoding="utf-8")
+    temporary.write_text(json.dumps(encode(content), allow_nan=False, default=str), encoding="utf-8")
     temporary.rename(path)
