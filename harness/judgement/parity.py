@@ -1,0 +1,160 @@
+"""Whether a cell trained the same thing as its baseline: by the first gradient and the loss curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import combinations
+
+from harness.experiment.axes import Setting
+from harness.judgement.judged import Parity
+from harness.judgement.quantities import numeric
+from harness.results.record import Record
+
+
+class Demand(IntEnum):
+    """What a changed setting owes the baseline, weakest duty last."""
+
+    EXACT = 0
+    """It must not change the arithmetic: losses match within float tolerance."""
+    ROUNDING = 1
+    """It changes rounding: the gap stays within the baseline's own spread between seeds."""
+    UNEQUAL = 2
+    """It changes the problem: there is nothing to compare."""
+
+
+#: Axis → what a change of it owes, and why.
+DEMANDS: Mapping[str, tuple[Demand, str]] = {
+    "checkpointing": (Demand.EXACT, "the forward pass is computed again, not differently"),
+    "workers": (Demand.EXACT, "who reads the data does not change it"),
+    "prefetch": (Demand.EXACT, "how far ahead data is read does not change it"),
+    "pin_memory": (Demand.EXACT, "where a batch lies does not change it"),
+    "persistent": (Demand.EXACT, "the life of a worker does not change the data"),
+    "start": (Demand.EXACT, "how a worker starts does not change the data"),
+    "non_blocking": (Demand.EXACT, "when a copy is waited for must not change what is copied"),
+    "copy": (Demand.EXACT, "the stream of a copy must not change what is copied"),
+    "stream": (Demand.EXACT, "every stream reads the same samples"),
+    "cost_per_sample_ms": (Demand.EXACT, "the cost is time alone"),
+    "empty_cache": (Demand.EXACT, "the allocator's cache holds no values"),
+    "monitor": (Demand.EXACT, "watching must not change what is watched"),
+    "precision": (Demand.ROUNDING, "fewer bits"),
+    "attention": (Demand.ROUNDING, "another order of summation"),
+    "compile": (Demand.ROUNDING, "fused operations round less often"),
+    "optimizer": (Demand.ROUNDING, "another order of operations"),
+    "zero": (Demand.ROUNDING, "another order of reduction"),
+    "parallel": (Demand.ROUNDING, "another order of reduction"),
+    "lora": (Demand.UNEQUAL, "other weights are trained"),
+    "lora_targets": (Demand.UNEQUAL, "other weights are trained"),
+    "quantization": (Demand.UNEQUAL, "the weights are other weights"),
+    "sequence_length": (Demand.UNEQUAL, "other samples"),
+    "batching": (Demand.UNEQUAL, "other batches"),
+    "clip": (Demand.UNEQUAL, "other updates"),
+    "schedule": (Demand.UNEQUAL, "other updates"),
+    "pruning": (Demand.UNEQUAL, "weights are set to zero"),
+    "distillation": (Demand.UNEQUAL, "another loss"),
+}
+#: Their product is the effective batch: changing them is unequal work unless it stays the same.
+BATCH_AXES = ("batch_size", "accumulation", "devices")
+#: Ways of using several devices that split one batch instead of adding batches.
+NOT_DATA_PARALLEL = frozenset({"none", "pipeline"})
+
+#: Float tolerance of a loss curve, nats: rounding alone moves an AdamW run of some dozen steps by less.
+TOLERANCE_NATS = {"fp32": 2e-3, "tf32": 1e-2}
+TOLERANCE_HALF_NATS = 2e-2
+#: Where kernels are not deterministic the A/A control strays too: twice its gap is never asked for.
+CONTROL_FACTOR = 2.0
+#: The first gradient may be off by twice what eager attention is off by at that precision, or by rounding of fp32.
+GRADIENT_FACTOR = 2.0
+GRADIENT_FLOOR = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossPairs:
+    """The loss curves that are compared: one pair a round, and what the baseline does by itself."""
+
+    pairs: tuple[tuple[Sequence[float], Sequence[float]], ...]
+    """(cell, baseline) of each round."""
+    control: tuple[tuple[Sequence[float], Sequence[float]], ...]
+    """(A/A control, baseline) of each round."""
+    seeds: tuple[Sequence[float], ...]
+    """The baseline's curve of each round, one seed each."""
+
+
+def demand_of(cell: Mapping[str, Setting], baseline: Mapping[str, Setting]) -> tuple[Demand, str]:
+    """The heaviest of what the changed settings owe, with the axis and the reason in words."""
+    changed = [axis for axis in cell if cell[axis] != baseline.get(axis)]
+    demands = [(*DEMANDS.get(axis, (Demand.ROUNDING, "not known to leave the arithmetic alone")), axis)
+               for axis in changed if axis not in BATCH_AXES]  # fmt: skip
+    moved = [axis for axis in BATCH_AXES if axis in changed]
+    if moved:
+        same = effective_batch(cell) == effective_batch(baseline)
+        demand = Demand.UNEQUAL if not same else Demand.ROUNDING if "devices" in moved else Demand.EXACT
+        demands.append((demand, "same effective batch" if same else "another effective batch", moved[0]))
+    if not demands:
+        return Demand.EXACT, "nothing differs"
+    demand, reason, axis = max(demands, key=lambda each: each[0])
+    return demand, f"{axis}: {reason}"
+
+
+def effective_batch(cell: Mapping[str, Setting]) -> int:
+    """Samples that one optimizer step sees, over all devices."""
+    numbers = {axis: int(cell.get(axis, 1)) for axis in BATCH_AXES}
+    split = cell.get("parallel", "none") in NOT_DATA_PARALLEL and cell.get("zero", "off") == "off"
+    return numbers["batch_size"] * numbers["accumulation"] * (1 if split else numbers["devices"])
+
+
+def loss_gap(first: Sequence[float], second: Sequence[float]) -> float:
+    """Mean distance of two loss curves over their common steps, nats; infinite where one has diverged.
+
+    A loss that is not a number is stored as null.
+    """
+    pairs = list(zip(first, second, strict=False))
+    if not pairs or any(numeric(loss) is None for pair in pairs for loss in pair):
+        return math.inf
+    return math.fsum(abs(one - other) for one, other in pairs) / len(pairs)
+
+
+def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], trials: Sequence[Record],
+                 losses: LossPairs) -> Parity:  # fmt: skip
+    """The two looks at an arm that is not the baseline."""
+    demand, why = demand_of(cell, baseline)
+    if demand is Demand.UNEQUAL:
+        return Parity(word="not applicable: unequal work", holds=None, reason=why)
+    error, eager = _gradient(trials)
+    gradient_fails = error is not None and error > max(GRADIENT_FACTOR * (eager or 0.0), GRADIENT_FLOOR)
+    gap = max((loss_gap(*pair) for pair in losses.pairs), default=None)
+    margin, margin_words = _margin(demand, cell, baseline, losses)
+    loss_fails = gap is not None and margin is not None and gap > margin
+    fields = {"loss_gap": gap, "margin": margin, "gradient_error": error, "eager_error": eager}
+    if gradient_fails:
+        reason = f"the first gradient is off by {error:.2g}, eager attention at that precision by {eager or 0:.2g}"
+        return Parity(word="fails", holds=False, reason=reason, **fields)
+    if loss_fails:
+        reason = f"the losses lie {gap:.3g} nats apart, {margin_words}"
+        return Parity(word="fails", holds=False, reason=reason, **fields)
+    if gap is None or margin is None:
+        lacking = "no losses of both arms in one round" if gap is None else "one seed gives no spread between seeds"
+        return Parity(word=f"not checked: {lacking}", holds=None, reason=lacking, **fields)
+    return Parity(word="holds", holds=True, reason=f"the losses lie {gap:.2g} nats apart, {margin_words}", **fields)
+
+
+def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:
+    """The worst error of the first gradient with eager attention's beside it."""
+    checks = [(error, numeric(trial.gradient_check.get("eager_error"))) for trial in trials
+              if (error := numeric(trial.gradient_check.get("error"))) is not None]  # fmt: skip
+    return max(checks, key=lambda check: check[0] / (check[1] or GRADIENT_FLOOR), default=(None, None))
+
+
+def _margin(demand: Demand, cell: Mapping[str, Setting], baseline: Mapping[str, Setting],
+            losses: LossPairs) -> tuple[float | None, str]:  # fmt: skip
+    if demand is Demand.ROUNDING:
+        gaps = [loss_gap(*pair) for pair in combinations(losses.seeds, 2)]
+        margin = math.fsum(gaps) / len(gaps) if gaps else None
+        return margin, "" if margin is None else f"two seeds of the baseline {margin:.3g}"
+    words = {str(each.get("precision", "fp32")) for each in (cell, baseline)}
+    tolerance = max(TOLERANCE_NATS.get(word, TOLERANCE_HALF_NATS) for word in words)
+    control = max((loss_gap(*pair) for pair in losses.control), default=0.0)
+    margin = max(tolerance, CONTROL_FACTOR * control if math.isfinite(control) else 0.0)
+    return margin, f"{margin:.2g} are allowed where the arithmetic must not change"

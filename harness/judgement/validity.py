@@ -1,0 +1,121 @@
+"""Before any statistics: can the numbers of a trial be trusted? The rules stand in one table in `docs/statistics.md`.
+
+What spoils a trial makes it `invalid`: it is stored, shown, and no figure stands on it. What only shades it is a
+warning beside the figure. In the smoke scale and on a CPU neither is looked for: only the noise labels are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, median
+from typing import Any
+
+from harness.judgement.quantities import numeric
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+
+#: Medians of the two halves of the window further apart than this: the window was not steady.
+UNSTEADY = 0.02
+#: SM clocks of two arms further apart than this: part of their ratio is the clock's.
+CLOCK_GAP = 0.02
+#: A half of the window needs this many steps for its median to say something.
+FEWEST_STEPS = 4
+#: A card at its power cap is at its normal working point under training loads; the other reasons are faults.
+POWER_CAP = "power_cap"
+HARMLESS = frozenset({"", "none", "gpu_idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"})
+#: Where techniques and kinds note compilations inside the window.
+RECOMPILE_FACTS = ("recompiles_in_window", "compiles_in_window")
+
+Check = Callable[[Record], str]
+
+
+def checked(record: Record) -> Record:
+    """The record, or where something spoils it the same one as `invalid` with the reason."""
+    if record.outcome is not Outcome.OK or not on_gpu(record):
+        return record
+    faults = [fault for check in SPOILING if (fault := check(record))]
+    return replace(record, outcome=Outcome.INVALID, reason="; ".join(faults)) if faults else record
+
+
+def warnings(record: Record) -> list[str]:
+    """What shades the trial's figures, its own warnings first."""
+    if record.outcome is not Outcome.OK or not on_gpu(record):
+        return list(record.warnings)
+    return [*record.warnings, *(fault for check in SHADING if (fault := check(record)))]
+
+
+def on_gpu(record: Record) -> bool:
+    """Whether the trial's figures speak of a GPU at full scale."""
+    return record.scale == "full" and bool(record.environment.get("devices"))
+
+
+def compiled_in_window(record: Record) -> str:
+    """Compiling inside the window: seconds of the compiler among steps of milliseconds."""
+    places: list[Mapping[str, Any]] = [record.figures]
+    places += [proof.get("facts") or {} for proof in record.evidence.values() if isinstance(proof, dict)]
+    count = sum(numeric(place.get(name)) or 0 for place in places for name in RECOMPILE_FACTS)
+    return f"{count:.0f} graph(s) were compiled inside the window; raise warmup_steps" if count else ""
+
+
+def impossible_mfu(record: Record) -> str:
+    """More than the peak: the denominator or the clock is wrong."""
+    over = [(name, value) for name in ("mfu", "hfu") if (value := getattr(record, name)) is not None and value > 1]
+    return f"{over[0][0].upper()} is {over[0][1]:.2f}, above 1: the peak or the time is wrong" if over else ""
+
+
+def foreign_process(record: Record) -> str:
+    """Another process on the device takes time and memory that nobody can subtract."""
+    foreign = record.clocks.get("foreign")
+    count = len(foreign) if isinstance(foreign, Sequence) and not isinstance(foreign, str) else int(foreign or 0)
+    return f"{count} foreign process(es) ran on the device during the window" if count else ""
+
+
+def throttled(record: Record) -> str:
+    """Slowed down by heat or by the power brake."""
+    reasons = [reason for reason in _throttle_reasons(record) if POWER_CAP not in reason]
+    return f"the device was throttled: {', '.join(reasons)}" if reasons else ""
+
+
+def power_capped(record: Record) -> str:
+    """At the power cap the clock depends on the work: normal, and said."""
+    capped = any(POWER_CAP in reason for reason in _throttle_reasons(record))
+    limit = numeric(record.clocks.get("power_limit_watts"))
+    return f"at its power cap{f' of {limit:.0f} W' if limit else ''}" if capped else ""
+
+
+def unsteady(record: Record) -> str:
+    """The second half of the window is faster or slower than the first: warm-up was too short, or the card slowed."""
+    steps = record.step_seconds
+    half = len(steps) // 2
+    if half < FEWEST_STEPS:
+        return ""
+    first, second = median(steps[:half]), median(steps[-half:])
+    gap = second / first - 1 if first else 0.0
+    return f"median step time changed by {gap:+.1%} between the halves of the window" if abs(gap) > UNSTEADY else ""
+
+
+def clock_gap(cell: Iterable[Record], baseline: Iterable[Record]) -> str:
+    """A warning where the mean SM clocks of two arms differ."""
+    means = []
+    for trials in (cell, baseline):
+        clocks = [clock for trial in trials if on_gpu(trial) and (clock := numeric(trial.clocks.get("sm_mhz")))]
+        if not clocks:
+            return ""
+        means.append(fmean(clocks))
+    gap = means[0] / means[1] - 1
+    if abs(gap) <= CLOCK_GAP:
+        return ""
+    return f"SM clock {means[0]:.0f} MHz against {means[1]:.0f} MHz for the baseline ({gap:+.1%})"
+
+
+def _throttle_reasons(record: Record) -> list[str]:
+    reasons = record.clocks.get("throttle_reasons") or []
+    words = [reasons] if isinstance(reasons, str) else list(reasons)
+    return [word for word in (str(each).lower() for each in words) if word not in HARMLESS]
+
+
+#: What makes a trial invalid.
+SPOILING: tuple[Check, ...] = (compiled_in_window, impossible_mfu, foreign_process, throttled)
+#: What puts a warning beside its figures.
+SHADING: tuple[Check, ...] = (unsteady, power_capped)
