@@ -160,6 +160,8 @@ class Claim(_Model):
     """Further metrics of the primary cell that stand beside the verdict."""
     contradicts: tuple[str, ...] = ()
     """Ids of claims that say something else of the same figure."""
+    see: tuple[Text, ...] = ()
+    """Further studies that explain the claim (a sweep over another axis, another model); shown on its page."""
     conditions: tuple[str, ...] = ()
     origin: str = ""
     """Where the published figure comes from."""
