@@ -1,0 +1,211 @@
+"""Records become blocks: grouped by block, fingerprint and device, checked, compared with their baseline."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+
+from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
+from harness.judgement.metrics import METRICS
+from harness.judgement.pairs import device_key, matched, measure
+from harness.judgement.parity import LossPairs, judge_parity
+from harness.judgement.stats import NOISY, holm, noise_label, paired_p, summarise
+from harness.judgement.validity import checked, clock_gap, warnings
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+
+VIEWS = ("allocated", "reserved", "device", "host")
+#: A control's interval excludes 1 for good when its p value stays below this after Holm's correction.
+SUSPECT = 0.05
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*%?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """All blocks of the records, and the trials that no figure stands on."""
+
+    blocks: tuple[BlockResult, ...]
+    excluded: tuple[Record, ...]
+
+
+def compare(records: Iterable[Record]) -> Compared:
+    """Every block on every device and fingerprint, in the order in which they first appear."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    excluded: list[Record] = []
+    for record in records:
+        if record.superseded or record.outcome is Outcome.INTERRUPTED:
+            excluded.append(record)
+        else:
+            groups.setdefault(_group_of(record), []).append(record)
+    blocks = []
+    for trials in groups.values():
+        kept, replaced = _latest(trials)
+        good = [checked(record) for record in kept]
+        excluded += replaced + [record for record in good if record.outcome is not Outcome.OK]
+        blocks.append(_block(good))
+    return Compared(blocks=tuple(_mark_suspects(blocks)), excluded=tuple(excluded))
+
+
+def device_name(record: Record) -> str:
+    """`NVIDIA H100 80GB HBM3`, or the processor's name."""
+    devices = record.environment.get("devices") or []
+    return str(devices[0].get("name", "GPU") if devices else record.environment.get("processor") or "CPU")
+
+
+def _group_of(record: Record) -> tuple[str, ...]:
+    return record.study, record.block, record.fingerprint, device_name(record), record.scale
+
+
+def _latest(trials: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """The last try of each arm, round and device; the tries before it."""
+    last: dict[tuple[str, int, str], Record] = {}
+    replaced = []
+    for record in sorted(trials, key=lambda each: (each.attempt, each.started_at)):
+        key = (record.arm, record.round, device_key(record))
+        if key in last:
+            replaced.append(last[key])
+        last[key] = record
+    return sorted(last.values(), key=lambda each: (each.round, each.position)), replaced
+
+
+def _block(trials: Sequence[Record]) -> BlockResult:
+    arms: dict[str, list[Record]] = {}
+    for record in trials:
+        arms.setdefault(record.arm, []).append(record)
+    ordered = sorted(arms.values(), key=lambda each: (not each[0].baseline, each[0].control))
+    plain = next((each for each in ordered if each[0].baseline and not each[0].control), [])
+    control = next((each for each in ordered if each[0].control), [])
+    baseline = _arm(plain, None, control) if plain else None
+    results = [baseline] if baseline else []
+    results += [_arm(each, baseline, control) for each in ordered if each is not plain]
+    first = trials[0]
+    floor = next((arm.speedup for arm in results if arm.role == "control"), None)
+    return BlockResult(
+        study=first.study, block=first.block, kind=first.kind, workload=first.workload, model=first.model,
+        sweep=dict(first.sweep or {}), scale=first.scale, device=device_name(first), fingerprint=first.fingerprint,
+        arms=tuple(results), noise_floor=floor, suspect=False, rounds=len({(t.round, device_key(t)) for t in trials}),
+        warnings=tuple(_block_warnings(baseline, control, first)),
+    )  # fmt: skip
+
+
+def _arm(trials: Sequence[Record], baseline: ArmResult | None, control: Sequence[Record]) -> ArmResult:
+    first = trials[0]
+    good = [trial for trial in trials if trial.outcome is Outcome.OK]
+    speeds = [trial.tokens_per_second for trial in good if trial.tokens_per_second]
+    logs = summarise([math.log(speed) for speed in speeds]) if speeds else None
+    spread = logs.deviation if logs and logs.count > 1 else None
+    memory = {view: peaks for view in VIEWS if (peaks := _peaks(good, view)) is not None}
+    before = baseline.memory if baseline else {}
+    plain = baseline.trials if baseline else ()
+    bare = ArmResult(
+        name=first.arm, role="control" if first.control else "baseline" if first.baseline else "cell",
+        cell=first.cell, cell_key=first.cell_key, outcomes=dict(Counter(str(trial.outcome) for trial in trials)),
+        reason=_failures(trials), tokens_per_second=math.exp(logs.mean) if logs else None, spread=spread,
+        noise=noise_label(spread), speedup=None, memory=memory,
+        memory_ratio={view: peaks[0] / before[view][0] for view, peaks in memory.items() if before.get(view, (0,))[0]},
+        mfu=_mean(trial.mfu for trial in good), hfu=_mean(trial.hfu for trial in good), phases=_phases(good),
+        parity=_parity(first, good, plain, control) if baseline else Parity(word="is the baseline", holds=None),
+        evidence=_evidence(trials, baseline), flags=tuple(_flags(trials, plain)), trials=tuple(trials),
+    )  # fmt: skip
+    return replace(bare, speedup=_speedup(bare, baseline)) if baseline else bare
+
+
+def _speedup(arm: ArmResult, baseline: ArmResult) -> Interval | None:
+    metric = METRICS["speedup" if baseline.tokens_per_second else "samples_ratio"]
+    found = measure(metric, arm, baseline, "")
+    return found.interval if found else None
+
+
+def _parity(first: Record, good: Sequence[Record], plain: Sequence[Record], control: Sequence[Record]) -> Parity:
+    if first.kind != "training":
+        return Parity(word="not applicable: no training", holds=None, reason=f"{first.kind} trains no model")
+    if not good:
+        return Parity(word="not checked: no trial is ok", holds=None)
+    losses = LossPairs(
+        pairs=_curves(good, plain),
+        control=_curves(control, plain),
+        seeds=tuple(trial.losses for trial in plain if trial.outcome is Outcome.OK and trial.losses),
+    )
+    return judge_parity(first.cell, plain[0].cell, good, losses)
+
+
+def _curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:
+    pairs, _ = matched(arm, plain)
+    return tuple((one.losses, other.losses) for one, other in pairs if one.losses and other.losses)
+
+
+def _peaks(good: Sequence[Record], view: str) -> tuple[float, float] | None:
+    values = [peak for trial in good if (peak := getattr(trial, f"peak_{view}_bytes")) is not None]
+    return (float(max(values)), float(max(values) - min(values))) if values else None
+
+
+def _phases(good: Sequence[Record]) -> dict[str, float]:
+    names = dict.fromkeys(name for trial in good for name in trial.phases)
+    return {name: fmean(trial.phases[name] for trial in good if name in trial.phases) for name in names}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _failures(trials: Sequence[Record]) -> str:
+    """`oom in 2 of 5 rounds: CUDA out of memory …`, one part an outcome."""
+    parts = []
+    for outcome, count in Counter(trial.outcome for trial in trials if trial.outcome is not Outcome.OK).items():
+        why = next((trial.reason for trial in trials if trial.outcome is outcome and trial.reason), "")
+        parts.append(f"{outcome} in {count} of {len(trials)} rounds{f': {why}' if why else ''}")
+    return "; ".join(parts)
+
+
+def _evidence(trials: Sequence[Record], baseline: ArmResult | None) -> str:
+    """The words for the axes in which the arm differs from the baseline; for the baseline all of its own."""
+    proof = next((trial.evidence for trial in trials if trial.evidence), {})
+    changed = [axis for axis in proof if not baseline or trials[0].cell.get(axis) != baseline.cell.get(axis)]
+    words = [str(proof[axis].get("word", "")) for axis in changed if isinstance(proof[axis], dict)]
+    return ", ".join(word for word in words if word)
+
+
+def _flags(trials: Sequence[Record], baseline: Sequence[Record]) -> list[str]:
+    """Warnings in words: alike ones of several rounds become one."""
+    alike: dict[str, list[str]] = {}
+    for trial in trials:
+        for warning in dict.fromkeys(warnings(trial)):
+            alike.setdefault(_NUMBER.sub("#", warning), []).append(warning)
+    many = "{} ({} of {} rounds)"
+    flags = [each[0] if len(each) == 1 else many.format(each[0], len(each), len(trials)) for each in alike.values()]
+    gap = clock_gap(trials, baseline) if baseline and not trials[0].baseline else ""
+    return [*flags, gap] if gap else flags
+
+
+def _block_warnings(baseline: ArmResult | None, control: Sequence[Record], first: Record) -> list[str]:
+    if baseline is None:
+        return [f"study {first.study} has no trial of its baseline here: nothing can be compared"]
+    found = [] if control else ["no A/A control was run: the noise floor is unknown"]
+    drift = _drift(baseline.trials)
+    if abs(drift) > NOISY:
+        found.append(f"the baseline drifted by {drift:+.1%} from its first round to its last; pairing within rounds "
+                     "takes most of it out")  # fmt: skip
+    return found
+
+
+def _drift(trials: Sequence[Record]) -> float:
+    """Change of the baseline's speed from the first round to the last where it goes one way throughout, else 0."""
+    speeds = [trial.tokens_per_second for trial in trials if trial.outcome is Outcome.OK and trial.tokens_per_second]
+    steps = [later - sooner for sooner, later in pairwise(speeds)]
+    one_way = all(step > 0 for step in steps) or all(step < 0 for step in steps)
+    return speeds[-1] / speeds[0] - 1 if len(speeds) >= 3 and one_way else 0.0
+
+
+def _mark_suspects(blocks: Sequence[BlockResult]) -> list[BlockResult]:
+    """Holm over all A/A controls of the run."""
+    p_values = [paired_p([math.log(each) for each in block.noise_floor.observed]) if block.noise_floor else 1.0
+                for block in blocks]  # fmt: skip
+    places = [index for index, block in enumerate(blocks) if block.noise_floor]
+    adjusted = dict(zip(places, holm([p_values[index] for index in places]), strict=True))
+    return [replace(block, suspect=adjusted.get(index, 1.0) < SUSPECT) for index, block in enumerate(blocks)]
