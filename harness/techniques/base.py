@@ -66,6 +66,9 @@ class Technique:
     stage: Stage = Stage.PROCESS
     requirement: str = ""
     """What `requires` asks for, in words, for the table of techniques."""
+    packages: tuple[str, ...] = ()
+    """Distributions that do the work (`peft`, `flash-attn`): a trial that used another version is not comparable, so
+    they are part of the fingerprint wherever the technique is active. torch, triton and transformers always are."""
     proof: str = ""
     """What `evidence` looks at, in words, for the table of techniques."""
 

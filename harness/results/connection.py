@@ -1,0 +1,80 @@
+"""Opening the SQLite file of a store: is it one, of which version, sound, and safe against a crash."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from harness.errors import StoreError, StoreSchemaError
+from harness.results.faults import explained
+from harness.results.schema import APPLICATION_ID, STORE_SCHEMA, migrate, version_of
+
+#: Seconds to wait for a reader or for a writer's commit, both of which take milliseconds.
+BUSY_SECONDS = 60.0
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """Create or migrate the file. The caller holds the writer's lock.
+
+    Raises:
+        StoreError: see `Store.open`.
+    """
+    with explained(path):
+        database = _connect(path, "rwc")
+        try:
+            _check_kind(path, database)
+            database.execute("PRAGMA journal_mode = DELETE")
+            database.execute("PRAGMA synchronous = FULL")
+            migrate(database)
+            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise StoreError(f"{path}: it is damaged ({found}); import the exported records into a new store")
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """The file itself, or, for an older version, a migrated copy in memory.
+
+    Raises:
+        StoreError: see `Store.open`.
+    """
+    if not path.is_file():
+        raise StoreError(f"{path}: there is no store; give the path of one, or make it with `claimbench run`")
+    with explained(path):
+        # "rw" and query_only, not "ro": what a killed writer left half done must be rolled back before reading
+        database = _connect(path, "rw")
+        try:
+            database.execute("PRAGMA query_only = ON")
+            _check_kind(path, database)
+            if version_of(database) == STORE_SCHEMA:
+                return database
+            copy = sqlite3.connect(":memory:", isolation_level=None)
+            database.backup(copy)
+            migrate(copy)
+        except BaseException:
+            database.close()
+            raise
+        database.close()
+    return copy
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    place = f"file:{quote(str(path.absolute()))}?mode={mode}"
+    return sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def _check_kind(path: Path, database: sqlite3.Connection) -> None:
+    """Refuse what is no store of ours, or a newer one; an empty file is a store to be."""
+    mark = database.execute("PRAGMA application_id").fetchone()[0]
+    empty = not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if mark != APPLICATION_ID and not empty:
+        raise StoreError(f"{path}: it is a database of another program, not a claimbench store; give another path")
+    version = version_of(database)
+    if version > STORE_SCHEMA:
+        raise StoreSchemaError(
+            f"{path}: a newer claimbench wrote it (schema {version}, this one knows {STORE_SCHEMA}); upgrade claimbench"
+        )

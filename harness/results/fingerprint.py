@@ -1,0 +1,54 @@
+"""The fingerprint: two trials with the same one could have run one after the other on the same machine.
+
+It counts what moves figures (device name and count, power cap, driver, torch, the packages of the techniques used, the
+code that measures) and leaves out what only tells where and when (UUID, host, commit), which is recorded all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness.environment import Device, Environment
+from harness.experiment.cell import Cell
+from harness.techniques.base import Technique
+from harness.trial.spec import MEASURING_VERSION
+
+#: Every trial stands on these: the framework, its compiler, and the model code.
+ALWAYS = ("torch", "transformers", "triton")
+ABSENT = "absent"
+
+
+def packages_used(techniques: Iterable[Technique], cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Distributions of every technique that is active in any of `cells` (all cells of a block: one fingerprint)."""
+    cells = tuple(cells)
+    used = {name for each in techniques if any(each.active(cell) for cell in cells) for name in each.packages}
+    return tuple(sorted(used | set(ALWAYS)))
+
+
+def fingerprint_parts(
+    environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS
+) -> dict[str, Any]:
+    """What the fingerprint is made of, in words: for `compare`, which says what differs.
+
+    Args:
+        devices: those that the block uses; none: it runs on the CPU, whose name and cores then stand in.
+        packages: see `packages_used`. An absent one counts as such, so that installing it reruns what needed it.
+    """
+    names = sorted(name.lower().replace("_", "-") for name in packages)
+    processor = [] if devices else [environment.processor, environment.cores]
+    return {
+        "devices": [[device.name, device.power_limit_watts] for device in devices],
+        "processor": processor,
+        "driver": environment.driver if devices else None,
+        "packages": {name: environment.packages.get(name, ABSENT) for name in names},
+        "measuring": MEASURING_VERSION,
+    }
+
+
+def fingerprint(environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS) -> str:
+    """16 hexadecimal digits over `fingerprint_parts`."""
+    parts = fingerprint_parts(environment, devices=devices, packages=packages)
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
