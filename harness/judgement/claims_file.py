@@ -1,0 +1,86 @@
+"""Reads a claims file: the format, then that everything it names exists. What is wrong is said at once, with places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import ClaimsError, suggestion
+from harness.experiment.problems import Problems, validate
+from harness.experiment.reader import Document as YamlDocument
+from harness.experiment.reader import read_document
+from harness.experiment.study import Block
+from harness.judgement.claims import Claim, Claims, Document
+from harness.judgement.claims_check import check_against
+from harness.judgement.metrics import UnknownMetric, metric_named
+
+_TOP = ("schema", "documents", "claims")
+
+
+def read_claims(path: Path | str, *, blocks: Sequence[Block] | None = None) -> Claims:
+    """Read a claims file; with the `blocks` of a matrix, also check that each claim's study, cells and points exist.
+
+    Raises:
+        ClaimsError: a line for each thing that is wrong, with file, line, column and a suggestion.
+    """
+    document = read_document(path, ClaimsError)
+    problems = Problems(document, ClaimsError)
+    claims = _claims(document, problems)
+    problems.raise_if_any()
+    _check_names(claims, problems)
+    if blocks is not None:
+        check_against(claims, blocks, problems)
+    problems.raise_if_any()
+    return claims
+
+
+def _claims(document: YamlDocument, problems: Problems) -> Claims:
+    content = document.plain()
+    for key in content:
+        if key not in _TOP:
+            problems.add(f"unknown key {key!r}{suggestion(key, _TOP)}", [key], key=True)
+    if content.get("schema") != 1:
+        problems.add("the file must say `schema: 1`, the format this claimbench reads", ["schema"])
+    documents, claims = {}, {}
+    for name, fields in _mapping(content, "documents", problems).items():
+        found, _ = validate(Document, fields, problems, ["documents", name])
+        if found is not None:
+            documents[name] = found
+    for name, fields in _mapping(content, "claims", problems).items():
+        own = {**fields, "id": name} if isinstance(fields, dict) else fields
+        claim, _ = validate(Claim, own, problems, ["claims", name])
+        if claim is not None:
+            claims[name] = claim
+    problems.raise_if_any()
+    return Claims(schema=1, documents=documents, claims=claims, file=document.file)
+
+
+def _mapping(content: dict[str, Any], key: str, problems: Problems) -> dict[str, Any]:
+    entries = content.get(key)
+    if isinstance(entries, dict) and entries:
+        return entries
+    problems.add(f"{key!r} must be a mapping with an entry at least", [key])
+    return {}
+
+
+def _check_names(claims: Claims, problems: Problems) -> None:
+    """Names that can be checked without a matrix: documents, metrics, other claims."""
+    for claim in claims.all():
+        path = ["claims", claim.id]
+        for index, source in enumerate(claim.sources):
+            if source.document not in claims.documents:
+                hint = suggestion(source.document, claims.documents)
+                problems.add(f"unknown document {source.document!r}{hint}", [*path, "sources", index, "document"])
+        named: list[tuple[str | None, list[str | int]]] = [(claim.metric, ["metric"])]
+        named += [(each, ["shows", index]) for index, each in enumerate(claim.shows)]
+        for name, at in named:
+            try:
+                if name is not None:
+                    metric_named(name)
+            except UnknownMetric as problem:
+                problems.add(str(problem), [*path, *at])
+        for index, other in enumerate(claim.contradicts):
+            if other not in claims.claims:
+                hint = suggestion(other, claims.claims)
+                problems.add(f"unknown claim {other!r}{hint}", [*path, "contradicts", index])

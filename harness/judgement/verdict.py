@@ -1,0 +1,146 @@
+"""The truth table: a claimed range [L, U] and a measured interval [lo, hi] give a word and the sentence that explains it.
+
+    confirmed        L ≤ lo and hi ≤ U
+    refuted, below   hi < L
+    refuted, above   lo > U
+    inconclusive     otherwise
+    reached          a claim "up to x" with x ≤ lo, else "not reached here"
+
+`tests/judgement/test_truth_table.py` is its specification.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from harness.judgement.claims import Claim
+from harness.judgement.judged import Interval, Word
+from harness.judgement.metrics import Metric, Shape, Statistic
+from harness.judgement.pairs import Measured
+from harness.judgement.stats import MOST_ROUNDS, rounds_to_settle
+from harness.judgement.words import claimed_range, number, span
+
+#: Ends this close are the same: 1 - 0.7 is 0.30000000000000004.
+CLOSE = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """A row of the table with its sentence."""
+
+    word: Word
+    reason: str
+    rounds_needed: int | None = None
+
+
+def word_for(low: float | None, high: float | None, lo: float, hi: float) -> Word:
+    """The word for a claimed range [low, high] (None: open) and an interval [lo, hi]."""
+    if low is not None and hi < low and not _same(hi, low):
+        return Word.REFUTED_BELOW
+    if high is not None and lo > high and not _same(lo, high):
+        return Word.REFUTED_ABOVE
+    above = low is None or lo >= low or _same(lo, low)
+    below = high is None or hi <= high or _same(hi, high)
+    return Word.CONFIRMED if above and below else Word.INCONCLUSIVE
+
+
+def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
+    """The verdict on one measured metric, the claim's bounds given."""
+    interval = found.interval
+    ends = _ends(metric, interval)
+    if ends is None:
+        return Decision(word=Word.INCONCLUSIVE, reason="a single round gives no interval; run three at least")
+    if claim.form == "up-to":
+        return _up_to(claim, metric, ends, interval)
+    low, high = claim.bounds
+    word = word_for(low, high, *ends)
+    needed = _needed(metric, found, low, high) if word is Word.INCONCLUSIVE else None
+    return Decision(word=word, reason=_sentence(word, claim, metric, interval, needed), rounds_needed=needed)
+
+
+def helped(metric: Metric, interval: Interval | None) -> str:
+    """`yes`, `no` or `not shown`: on which side of "no difference" the interval lies. Empty where there is no such side.
+
+    Memory has no interval: the lowest and the highest trial take its place.
+    """
+    neutral = metric.neutral
+    if interval is None or neutral is None or metric.more_is_better is None:
+        return ""
+    if metric.statistic is Statistic.MAXIMUM:
+        values = (*interval.observed, interval.value)
+        ends = (min(values), max(values))
+    elif interval.low is None or interval.high is None:
+        return "not shown"
+    else:
+        ends = (interval.low, interval.high)
+    if ends[0] > neutral:
+        return "yes" if metric.more_is_better else "no"
+    if ends[1] < neutral:
+        return "no" if metric.more_is_better else "yes"
+    return "not shown"
+
+
+def _ends(metric: Metric, interval: Interval) -> tuple[float, float] | None:
+    if metric.statistic is Statistic.MAXIMUM:
+        return interval.value, interval.value
+    if interval.low is None or interval.high is None:
+        return None
+    return interval.low, interval.high
+
+
+def _up_to(claim: Claim, metric: Metric, ends: tuple[float, float], interval: Interval) -> Decision:
+    goal = claim.bound if claim.bound is not None else math.inf
+    words = number(metric, goal)
+    if ends[0] >= goal or _same(ends[0], goal):
+        return Decision(word=Word.REACHED, reason=f"the whole interval {span(metric, interval)} reaches {words}")
+    if ends[1] < goal:
+        return Decision(word=Word.NOT_REACHED, reason=f"{span(metric, interval)} stays below {words}")
+    return Decision(word=Word.NOT_REACHED, reason=f"{span(metric, interval)} crosses {words}: reaching it is not shown")
+
+
+def _needed(metric: Metric, found: Measured, low: float | None, high: float | None) -> int | None:
+    """Rounds that would settle it; bounds go to the scale on which the statistics were made."""
+    if found.summary is None:
+        return None
+    if metric.statistic is Statistic.LEVEL:
+        return rounds_to_settle(found.summary, low, high)
+    bounds = [None if end is None else metric.unshaped(end) for end in (low, high)]
+    logs = [math.log(end) if end is not None and 0 < end < math.inf else None for end in bounds]
+    if metric.shape is not Shape.RATIO:
+        logs.reverse()
+    return rounds_to_settle(found.summary, logs[0], logs[1])
+
+
+def _sentence(word: Word, claim: Claim, metric: Metric, interval: Interval, needed: int | None) -> str:
+    shown = span(metric, interval)
+    single = interval.low is None or interval.low == interval.high
+    what = shown if single else f"the whole interval {shown}"
+    wanted = claimed_range(metric, claim)
+    low, high = claim.bounds
+    if word is Word.CONFIRMED:
+        verb = "is" if low is None or high is None or claim.form == "exact" else "lies within"
+        return f"{what} {verb} {wanted}"
+    if word is Word.REFUTED_BELOW and low is not None:
+        return f"{what} lies below {number(metric, low)}{_judged_as(metric, better=False)}"
+    if word is Word.REFUTED_ABOVE and high is not None:
+        return f"{what} lies above {number(metric, high)}{_judged_as(metric, better=True)}"
+    crossed = [number(metric, end) for end in (low, high) if end is not None and _inside(end, interval)]
+    rounds = f"about {needed} rounds would settle it at the spread seen" if needed else (
+        f"it lies so close to the end of the range that not even {MOST_ROUNDS} rounds would settle it")  # fmt: skip
+    return f"the interval {shown} crosses {' and '.join(crossed) or wanted}; {rounds}"
+
+
+def _judged_as(metric: Metric, *, better: bool) -> str:
+    """Whether being outside is good news."""
+    if metric.more_is_better is None:
+        return ""
+    return ": better than claimed" if metric.more_is_better is better else ": worse than claimed"
+
+
+def _inside(end: float, interval: Interval) -> bool:
+    return interval.low is not None and interval.high is not None and interval.low <= end <= interval.high
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
