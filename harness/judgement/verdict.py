@@ -1,4 +1,4 @@
-"""The truth table: a claimed range [L, U] and a measured interval [lo, hi] give a word and the sentence that explains it.
+"""The truth table: a claimed range [L, U] and a measured interval [lo, hi] give a word and a sentence.
 
     confirmed        L ≤ lo and hi ≤ U
     refuted, below   hi < L
@@ -60,7 +60,7 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
 
 
 def helped(metric: Metric, interval: Interval | None) -> str:
-    """`yes`, `no` or `not shown`: on which side of "no difference" the interval lies. Empty where there is no such side.
+    """`yes`, `no` or `not shown`: on which side of "no difference" the interval lies. Empty where there is none.
 
     Memory has no interval: the lowest and the highest trial take its place.
     """
