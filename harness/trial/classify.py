@@ -1,0 +1,123 @@
+"""What a trial's end means: the outcome, and the sentence that explains it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.trial.outcome import Outcome
+from harness.trial.processes import signal_name
+from harness.trial.spec import TrialResult
+from harness.trial.supervision import Ending, Why
+
+#: As many lines of standard error are kept with a crash; each is cut, since some tracebacks print whole tensors.
+_TAIL_LINES = 20
+_TAIL_WIDTH = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classified:
+    """An outcome with its reason, and the child's result where it counts."""
+
+    outcome: Outcome
+    reason: str
+    result: TrialResult | None = None
+    warnings: tuple[str, ...] = ()
+    stderr_tail: str = ""
+
+
+def classify(
+    ending: Ending, *, directory: Path, record_path: Path, wall_limit_seconds: float, killed_for_memory: bool
+) -> Classified:
+    """Decide from the result file, the ranks' ends and what we did ourselves.
+
+    A result that was written counts, unless another rank failed: what rank 0 says of a job that lost a rank is not
+    trusted. `killed_for_memory` says that the kernel killed some process for lack of memory while the trial ran.
+    """
+    tail = _tail(directory, ending)
+    result, unreadable = _read(record_path)
+    lost_rank = ending.first_dead is not None and len(ending.statuses) > 1 and ending.first_dead != 0
+    if result is not None and not lost_rank:
+        return Classified(
+            outcome=result.outcome, reason=result.reason, result=result, warnings=_afterwards(ending), stderr_tail=tail
+        )
+    outcome, sentence = _without_result(ending, wall_limit_seconds, killed_for_memory)
+    if unreadable:
+        sentence = f"{sentence} {unreadable}"
+    reason = f"{sentence}\n{tail}" if tail and outcome is not Outcome.INTERRUPTED else sentence
+    return Classified(outcome=outcome, reason=reason, stderr_tail=tail)
+
+
+def _without_result(ending: Ending, wall_limit_seconds: float, killed_for_memory: bool) -> tuple[Outcome, str]:
+    if ending.killed is Why.STOPPED:
+        return Outcome.INTERRUPTED, "The run was stopped while this trial ran."
+    if ending.killed is Why.WALL_LIMIT:
+        where = _ranks(ending.running)
+        return Outcome.TIMEOUT, f"Not done after {wall_limit_seconds:g} s and killed; still running: {where}."
+    if ending.first_dead is not None:
+        return _of_a_dead_rank(ending, ending.first_dead, killed_for_memory)
+    if ending.helper_lost:
+        return Outcome.CRASH, "The process that starts trials ended while this trial ran; the next gets a new one."
+    return Outcome.CRASH, "Ended with status 0 but wrote no result."
+
+
+def _of_a_dead_rank(ending: Ending, rank: int, killed_for_memory: bool) -> tuple[Outcome, str]:
+    status = ending.statuses[rank] or 0
+    who = f"Rank {rank} of {len(ending.statuses)}" if len(ending.statuses) > 1 else "The process"
+    after = f"; {_ranks(ending.running)} did not end by itself and was killed" if ending.running else ""
+    if status >= 0:
+        return Outcome.CRASH, f"{who} ended with status {status}{after}."
+    if signal_name(-status) != "SIGKILL":
+        return Outcome.CRASH, f"{who} was killed by {signal_name(-status)}{after}."
+    if killed_for_memory:
+        return Outcome.OOM, f"{who} was killed by the kernel because the host ran out of memory{after}."
+    return Outcome.CRASH, f"{who} was killed by SIGKILL, sent neither by claimbench nor for lack of memory{after}."
+
+
+def _afterwards(ending: Ending) -> tuple[str, ...]:
+    """What went wrong once the result was written: no harm to its figures, but said."""
+    warnings = []
+    if ending.killed is not None and ending.running:
+        warnings.append(f"{_ranks(ending.running)} did not end after the result was written and was killed")
+    for rank, status in enumerate(ending.statuses):
+        if status is not None and status < 0 and rank not in ending.running:
+            warnings.append(f"rank {rank} was killed by {signal_name(-status)} after the result was written")
+    if ending.left:
+        warnings.append(f"processes {', '.join(map(str, ending.left))} did not die of SIGKILL")
+    return tuple(warnings)
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    word = "rank" if len(ranks) == 1 else "ranks"
+    return f"{word} {', '.join(map(str, ranks))}" if ranks else "none"
+
+
+def _read(path: Path) -> tuple[TrialResult | None, str]:
+    """The result, or why there is none that can be read (empty when nothing was written)."""
+    try:
+        return TrialResult.read(path), ""
+    except FileNotFoundError:
+        return None, ""
+    except (OSError, ValueError, TypeError, KeyError, json.JSONDecodeError) as error:
+        return None, f"Its result could not be read ({error})."
+
+
+def _tail(directory: Path, ending: Ending) -> str:
+    """The last lines of standard error of the rank that failed first, or of rank 0."""
+    candidates = [ending.first_dead, *ending.running, 0]
+    for rank in dict.fromkeys(each for each in candidates if each is not None):
+        lines = _last_lines(directory / f"rank{rank}.stderr")
+        if lines:
+            return "\n".join(lines)
+    return ""
+
+
+def _last_lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 65536))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return [line[:_TAIL_WIDTH] for line in text.strip().splitlines()[-_TAIL_LINES:]]

@@ -1,0 +1,133 @@
+"""Trial processes that misbehave on purpose. `options["do"]` of the spec says how."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult, TrialSpec
+
+
+def main(spec_path: Path) -> int:
+    """The entry that the launcher calls instead of the real worker."""
+    spec = TrialSpec.read(spec_path)
+    rank = int(os.environ["RANK"])
+    return int(_DEEDS[str(spec.options["do"])](spec, rank) or 0)
+
+
+def _write_result(spec: TrialSpec, rank: int) -> None:
+    if rank == 0:
+        measured = {
+            "pid": os.getpid(),
+            "pgid": os.getpgid(0),
+            "environment": dict(os.environ),
+            "stdin": os.read(0, 1).decode(),
+            "descriptors": sorted(int(name) for name in os.listdir("/proc/self/fd")),
+            "signals": {
+                name: str(signal.getsignal(getattr(signal, name))) for name in ("SIGTERM", "SIGINT", "SIGCHLD")
+            },
+            "modules": sorted(sys.modules),
+            "tokens_per_second": 1000.0,
+        }
+        TrialResult(outcome=Outcome.OK, measured=measured).write(Path(spec.record_path))
+
+
+def _sleep(spec: TrialSpec, rank: int) -> None:
+    _leave_a_note(spec, rank)
+    time.sleep(600)
+
+
+def _ignore_sigterm(spec: TrialSpec, rank: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _sleep(spec, rank)
+
+
+def _raise(spec: TrialSpec, rank: int) -> None:
+    raise ValueError("the seventh layer is missing")
+
+
+def _segfault(spec: TrialSpec, rank: int) -> None:
+    ctypes.string_at(0)
+
+
+def _kill_itself(spec: TrialSpec, rank: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _say_nothing(spec: TrialSpec, rank: int) -> None:
+    """End well, but without a result."""
+
+
+def _exit_with_three(spec: TrialSpec, rank: int) -> int:
+    sys.stderr.write("".join(f"line {number}\n" for number in range(40)))
+    return 3
+
+
+def _have_children(spec: TrialSpec, rank: int) -> None:
+    """A forked child in the group, one in a session of its own, and an orphan that another program left."""
+    for leave_the_group in (False, True):
+        if os.fork() == 0:
+            if leave_the_group:
+                os.setsid()
+            _leave_a_note(spec, rank)
+            time.sleep(600)
+            os._exit(0)
+    orphan = subprocess.Popen(["sh", "-c", "setsid sleep 600 & echo $!"], stdout=subprocess.PIPE, text=True)
+    assert orphan.stdout is not None
+    _leave_a_note(spec, rank, pid=int(orphan.stdout.readline()))
+    orphan.wait()
+
+
+def _have_children_and_end(spec: TrialSpec, rank: int) -> None:
+    _have_children(spec, rank)
+    _write_result(spec, rank)
+
+
+def _have_children_and_sleep(spec: TrialSpec, rank: int) -> None:
+    _have_children(spec, rank)
+    _sleep(spec, rank)
+
+
+def _rank_one_dies(spec: TrialSpec, rank: int) -> None:
+    if rank == 1:
+        raise RuntimeError("rank one has had enough")
+    _sleep(spec, rank)
+
+
+def _result_then_hang(spec: TrialSpec, rank: int) -> None:
+    _write_result(spec, rank)
+    _sleep(spec, rank)
+
+
+def _half_a_result(spec: TrialSpec, rank: int) -> None:
+    Path(spec.record_path).write_text('{"outcome": "ok", "mea', encoding="utf-8")
+
+
+def _leave_a_note(spec: TrialSpec, rank: int, pid: int | None = None) -> None:
+    """A file named after a living process, so that the test can look for it."""
+    notes = Path(spec.record_path).parent / "alive"
+    notes.mkdir(exist_ok=True)
+    (notes / str(pid or os.getpid())).touch()
+
+
+_DEEDS = {
+    "write a result": _write_result,
+    "sleep": _sleep,
+    "ignore SIGTERM": _ignore_sigterm,
+    "raise": _raise,
+    "segfault": _segfault,
+    "kill itself": _kill_itself,
+    "say nothing": _say_nothing,
+    "exit with 3": _exit_with_three,
+    "have children and end": _have_children_and_end,
+    "have children and sleep": _have_children_and_sleep,
+    "rank one dies": _rank_one_dies,
+    "result, then hang": _result_then_hang,
+    "half a result": _half_a_result,
+}

@@ -1,0 +1,272 @@
+"""How trials end, with real processes that really die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import LaunchError
+from harness.trial import processes
+from harness.trial.interrupts import Interrupts
+from harness.trial.launch import Finished, LocalLauncher
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialSpec
+from harness.trial.supervision import Patience
+from tests.trial.notes import living, wait_for_notes
+
+IMPATIENT = Patience(after_sigterm_seconds=0.5, after_rank_death_seconds=0.5, after_sigkill_seconds=5.0)
+
+
+def a_spec(directory: Path, deed: str) -> TrialSpec:
+    return TrialSpec(
+        trial_id="t", kind="training", model="tiny", data="synthetic", settings={}, baseline_settings={}, seed=1,
+        warmup_steps=1, steps=1, device="cpu", record_path=str(directory / "result.json"),
+        cache_directory=str(directory / "cache"), data_directory=str(directory / "data"), options={"do": deed},
+    )  # fmt: skip
+
+
+def a_launcher(isolation: str = "zygote") -> LocalLauncher:
+    return LocalLauncher(
+        gpu=False, isolation=isolation, modules=("json",), entry="tests.trial.child:main", patience=IMPATIENT
+    )
+
+
+@pytest.fixture(params=["zygote", "spawn"])
+def launcher(request: pytest.FixtureRequest) -> Iterator[LocalLauncher]:
+    with a_launcher(request.param) as launcher:
+        yield launcher
+
+
+@pytest.fixture
+def zygote() -> Iterator[LocalLauncher]:
+    with a_launcher() as launcher:
+        yield launcher
+
+
+def run(launcher: LocalLauncher, directory: Path, deed: str, *, ranks: int = 1, limit: float = 30) -> Finished:
+    finished = launcher.run(
+        a_spec(directory, deed), ranks=ranks, wall_limit_seconds=limit, environment={"COLOUR": "red"}
+    )
+    assert living(directory) == [], "a process of the trial outlived it"
+    return finished
+
+
+def test_a_trial_that_writes_its_result_is_ok(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "write a result")
+    assert finished.outcome is Outcome.OK
+    assert finished.reason == ""
+    assert finished.result is not None
+    assert finished.result.measured["tokens_per_second"] == 1000.0
+    assert finished.exit_statuses == (0,)
+    assert finished.pids == (finished.result.measured["pid"],)
+    assert 0 < finished.wall_seconds < 30
+    assert finished.peak_host_bytes is not None
+    assert 2**20 < finished.peak_host_bytes < 2**33
+
+
+def test_a_trial_is_a_plain_process_of_its_own(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "write a result")
+    assert finished.result is not None
+    seen = finished.result.measured
+    assert seen["pgid"] == seen["pid"], "leads its own process group"
+    assert seen["stdin"] == ""
+    assert len(seen["descriptors"]) <= 4, "standard streams and the listing's own: nothing of the helper's is open"
+    assert seen["signals"]["SIGTERM"] == str(signal.SIG_DFL)
+    assert "default_int_handler" in seen["signals"]["SIGINT"]
+    assert seen["signals"]["SIGCHLD"] == str(signal.SIG_DFL)
+
+
+def test_a_rank_sees_what_torchrun_would_set_and_the_trials_own_environment(
+    launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    finished = run(launcher, tmp_path, "write a result", ranks=2)
+    assert finished.result is not None
+    seen = finished.result.measured["environment"]
+    assert {name: seen[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "COLOUR")} == {
+        "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "COLOUR": "red",
+    }  # fmt: skip
+    assert 0 < int(seen["MASTER_PORT"]) < 65536
+    assert seen["PYTORCH_NVML_BASED_CUDA_CHECK"] == "1"
+    assert float(seen["CLAIMBENCH_REQUESTED_AT"]) == finished.started
+    assert finished.exit_statuses == (0, 0)
+
+
+def test_a_zygote_shares_what_it_imported_and_nothing_of_one_trial_reaches_the_next(
+    zygote: LocalLauncher, tmp_path: Path
+) -> None:
+    first, second = (run(zygote, tmp_path / name, "write a result") for name in ("one", "two"))
+    assert first.result is not None
+    assert second.result is not None
+    assert first.pids != second.pids
+    assert "json" in second.result.measured["modules"]
+    assert second.wall_seconds < 2
+
+
+def test_an_exception_keeps_its_words(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "raise")
+    assert finished.outcome is Outcome.CRASH
+    assert finished.exit_statuses == (1,)
+    assert finished.reason.startswith("The process ended with status 1.\n")
+    assert finished.reason.endswith("ValueError: the seventh layer is missing")
+    assert finished.result is None
+
+
+def test_the_last_twenty_lines_of_standard_error_are_kept(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "exit with 3")
+    assert finished.outcome is Outcome.CRASH
+    assert finished.stderr_tail.splitlines() == [f"line {number}" for number in range(20, 40)]
+    assert finished.reason.startswith("The process ended with status 3.\nline 20\n")
+
+
+def test_a_segmentation_fault_is_a_crash_with_the_signals_name_and_the_stack(
+    launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    finished = run(launcher, tmp_path, "segfault")
+    assert finished.outcome is Outcome.CRASH
+    assert finished.reason.startswith("The process was killed by SIGSEGV.")
+    assert "in _segfault" in finished.stderr_tail
+    assert finished.exit_statuses == (-signal.SIGSEGV,)
+
+
+def test_a_sigkill_from_elsewhere_is_a_crash_that_says_so(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "kill itself")
+    assert finished.outcome is Outcome.CRASH
+    assert finished.reason == "The process was killed by SIGKILL, sent neither by claimbench nor for lack of memory."
+
+
+def test_a_sigkill_of_the_kernels_memory_killer_is_out_of_memory(
+    zygote: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter(
+        [7, 8]
+    )  # the kernel's counter before and after: making the kernel do it would take the test with it
+    monkeypatch.setattr(processes, "memory_kills", lambda: next(readings))
+    finished = run(zygote, tmp_path, "kill itself")
+    assert finished.outcome is Outcome.OOM
+    assert finished.reason == "The process was killed by the kernel because the host ran out of memory."
+
+
+def test_an_end_without_a_result_is_a_crash(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "say nothing")
+    assert finished.outcome is Outcome.CRASH
+    assert finished.reason == "Ended with status 0 but wrote no result."
+
+
+def test_half_a_result_is_no_result(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "half a result")
+    assert finished.outcome is Outcome.CRASH
+    assert "Its result could not be read" in finished.reason
+
+
+def test_the_result_of_an_earlier_try_is_not_taken_for_this_ones(zygote: LocalLauncher, tmp_path: Path) -> None:
+    assert run(zygote, tmp_path, "write a result").outcome is Outcome.OK
+    assert run(zygote, tmp_path, "say nothing").outcome is Outcome.CRASH
+
+
+def test_a_trial_that_never_ends_is_a_timeout_that_names_its_ranks(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "sleep", ranks=2, limit=1)
+    assert finished.outcome is Outcome.TIMEOUT
+    assert finished.reason == "Not done after 1 s and killed; still running: ranks 0, 1."
+    assert finished.exit_statuses == (-signal.SIGTERM, -signal.SIGTERM)
+
+
+def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "ignore SIGTERM", limit=1.5)
+    assert finished.outcome is Outcome.TIMEOUT
+    assert finished.exit_statuses == (-signal.SIGKILL,)
+    assert 1.9 < finished.wall_seconds < 6
+
+
+def test_a_rank_that_dies_ends_the_others_and_is_named(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "rank one dies", ranks=2)
+    assert finished.outcome is Outcome.CRASH
+    assert finished.reason.startswith("Rank 1 of 2 ended with status 1; rank 0 did not end by itself and was killed.\n")
+    assert finished.reason.endswith("RuntimeError: rank one has had enough")
+    assert finished.exit_statuses == (-signal.SIGTERM, 1)
+    assert finished.wall_seconds < 10
+
+
+@pytest.mark.parametrize("deed", ["have children and end", "have children and sleep"])
+def test_nothing_that_a_trial_started_outlives_it(launcher: LocalLauncher, tmp_path: Path, deed: str) -> None:
+    finished = run(launcher, tmp_path, deed, limit=2.5)
+    assert len(list((tmp_path / "alive").iterdir())) >= 3, (
+        "the test saw children in the group, outside it, and an orphan"
+    )
+    assert finished.outcome is (Outcome.OK if deed.endswith("end") else Outcome.TIMEOUT)
+
+
+def test_a_result_counts_though_the_process_hangs_afterwards(zygote: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(zygote, tmp_path, "result, then hang", limit=1)
+    assert finished.outcome is Outcome.OK
+    assert finished.warnings == ("rank 0 did not end after the result was written and was killed",)
+
+
+@pytest.mark.parametrize("who", ["zygote_pid", "keeper_pid"])
+def test_a_sigkill_of_the_helper_costs_one_trial_and_the_next_gets_another(
+    launcher: LocalLauncher, tmp_path: Path, who: str
+) -> None:
+    run(launcher, tmp_path / "zero", "write a result")
+    assert launcher._helper is not None
+    victim = getattr(launcher._helper, who)
+    killer = threading.Thread(target=lambda: (wait_for_notes(tmp_path / "one", 3), os.kill(victim, signal.SIGKILL)))
+    killer.start()
+    finished = run(launcher, tmp_path / "one", "have children and sleep")
+    killer.join()
+    assert finished.outcome is Outcome.CRASH
+    assert finished.wall_seconds < 10
+    assert run(launcher, tmp_path / "two", "write a result").outcome is Outcome.OK
+
+
+def test_a_helper_killed_between_two_trials_is_replaced(launcher: LocalLauncher, tmp_path: Path) -> None:
+    run(launcher, tmp_path / "one", "write a result")
+    assert launcher._helper is not None
+    os.kill(launcher._helper.zygote_pid, signal.SIGKILL)
+    assert run(launcher, tmp_path / "two", "write a result").outcome is Outcome.OK
+
+
+def test_a_stopped_run_kills_the_trial_at_once(launcher: LocalLauncher, tmp_path: Path) -> None:
+    interrupts = Interrupts()
+    stopper = threading.Thread(target=lambda: (wait_for_notes(tmp_path, 1), interrupts.request(now=True)))
+    stopper.start()
+    began = time.monotonic()
+    finished = launcher.run(
+        a_spec(tmp_path, "ignore SIGTERM"), ranks=1, wall_limit_seconds=60, environment={}, interrupts=interrupts
+    )
+    stopper.join()
+    assert finished.outcome is Outcome.INTERRUPTED
+    assert finished.reason == "The run was stopped while this trial ran."
+    assert living(tmp_path) == []
+    assert time.monotonic() - began < 10
+
+
+def test_a_soft_stop_lets_the_trial_finish(zygote: LocalLauncher, tmp_path: Path) -> None:
+    interrupts = Interrupts()
+    interrupts.request(now=False)
+    finished = zygote.run(
+        a_spec(tmp_path, "write a result"), ranks=1, wall_limit_seconds=30, environment={}, interrupts=interrupts
+    )
+    assert finished.outcome is Outcome.OK
+
+
+def test_the_process_ids_are_told_while_the_trial_runs(zygote: LocalLauncher, tmp_path: Path) -> None:
+    told: list[tuple[int, ...]] = []
+    finished = zygote.run(
+        a_spec(tmp_path, "write a result"), ranks=2, wall_limit_seconds=30, environment={}, on_forked=told.append
+    )
+    assert told == [finished.pids]
+    assert len(finished.pids) == 2
+
+
+def test_a_helper_that_cannot_start_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("raise RuntimeError('a broken installation')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with a_launcher() as launcher, pytest.raises(LaunchError, match="a broken installation"):
+        launcher.run(a_spec(tmp_path / "t", "sleep"), ranks=1, wall_limit_seconds=5, environment={})
