@@ -1,0 +1,167 @@
+"""Records as JSON lines: one a line, names sorted, in a fixed order, plain or gzip. The form that is committed.
+
+Equal records give equal bytes, whenever and wherever they are written, so that a changed figure is a changed line in a
+diff and nothing else is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import Place, RecordsError
+from harness.results.record import RECORD_SCHEMA, TEXTS, Record
+from harness.results.store import Store
+from harness.trial.numbers import decode
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def ordered(records: Iterable[Record]) -> list[Record]:
+    """Study by study, block by block, round by round, in the order in which they ran."""
+    return sorted(records, key=lambda each: (each.study, each.block, each.round, each.position, each.identity))
+
+
+def write_lines(records: Iterable[Record], path: Path) -> int:
+    """Write all or nothing (a temporary name, then a rename); gzip if `path` ends in .gz. The number written.
+
+    Raises:
+        RecordsError: the file cannot be written.
+    """
+    lines = [record.as_text() for record in ordered(records)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    if path.suffix == ".gz":
+        # no name and no time in the header: the same records are the same bytes
+        content = gzip.compress(content, compresslevel=9, mtime=0)
+    write_whole(path, content)
+    return len(lines)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        RecordsError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RecordsError(
+            f"cannot be written ({error.strerror}); choose another path or free some space", place=Place(file=str(path))
+        ) from error
+
+
+def read_lines(path: Path) -> list[Record]:
+    """Every record of a JSON-lines file, checked field by field.
+
+    Raises:
+        RecordsError: the first line that is no record of this version or an older one, with its number.
+    """
+    return [_checked(path, number, line) for number, line in _numbered(path)]
+
+
+def import_lines(path: Path, store: Store) -> tuple[int, int]:
+    """Add the records of a file to a store, all or none: (number new, number that was there already).
+
+    Raises:
+        RecordsError: as for `read_lines`; the store is unchanged.
+        StoreError: the store could not be written; it is unchanged.
+    """
+    records = read_lines(path)
+    new = store.add_all(records)
+    return new, len(records) - new
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank, with their numbers, counting from 1."""
+    number = 0
+    try:
+        with path.open("rb") as raw:
+            packed = raw.peek(2)[:2] == GZIP_MAGIC
+            opened: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+            for number, line in enumerate(io.TextIOWrapper(opened, encoding="utf-8", newline="\n"), start=1):
+                if line.strip():
+                    yield number, line
+    except UnicodeDecodeError as error:
+        raise _wrong(path, number + 1, "not text in UTF-8; give JSON lines or a store") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _wrong(path, number + 1, f"the gzip file is damaged or cut short ({error}); copy it again") from error
+    except OSError as error:
+        raise RecordsError(f"cannot be read ({error.strerror})", place=Place(file=str(path))) from error
+
+
+def _checked(path: Path, number: int, line: str) -> Record:
+    from pydantic import ValidationError
+
+    try:
+        record = _reader().validate_json(_with_numbers(line), strict=True)
+    except (ValidationError, RecursionError) as error:
+        raise _wrong(path, number, _why(line, error)) from error
+    if record.schema > RECORD_SCHEMA:
+        raise _wrong(path, number, _newer(record.schema))
+    return record
+
+
+@cache
+def _reader() -> TypeAdapter[Record]:
+    """Reads and checks a line: every field there, of its type (no text for a number, no number for a text)."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Record)
+
+
+def _with_numbers(line: str) -> str:
+    """The line with the words for NaN and infinity as the bare names that the reader takes for numbers."""
+    if '"nan"' not in line and 'inf"' not in line:
+        return line
+    try:
+        content = json.loads(line)
+        return json.dumps({name: value if name in TEXTS else decode(value) for name, value in content.items()})
+    except (ValueError, AttributeError):
+        return line  # no JSON object: the reader says so
+
+
+def _why(line: str, error: Exception) -> str:
+    """A reason in words for a line that is no record."""
+    from pydantic import ValidationError
+
+    try:
+        content = json.loads(line)
+    except json.JSONDecodeError as fault:
+        cut = "" if line.endswith("\n") else " and the file ends there: it was cut short"
+        return f"not JSON at column {fault.colno}{cut}; remove the line or export again"
+    except RecursionError:
+        return "nested too deeply for a record; remove the line"
+    if not isinstance(content, dict):
+        return f"a record is a JSON object, not {type(content).__name__}; remove the line or export again"
+    schema = content.get("schema")
+    if isinstance(schema, int) and schema > RECORD_SCHEMA:
+        return _newer(schema)
+    if not isinstance(error, ValidationError):
+        return "not a record; remove the line"
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"][:3])
+    found = "" if first["type"] == "missing" else f", found {first['input']!r:.40}"
+    return f"no record of claimbench: {where}: {first['msg']}{found}; remove the line or export again"
+
+
+def _newer(schema: int) -> str:
+    return f"a newer claimbench wrote it (schema {schema}, this one knows {RECORD_SCHEMA}); upgrade claimbench"
+
+
+def _wrong(path: Path, number: int, message: str) -> RecordsError:
+    return RecordsError(message, place=Place(file=str(path), line=number, column=1))
