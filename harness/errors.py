@@ -88,6 +88,12 @@ class LaunchError(ClaimbenchError):
     """No trial process could be started."""
 
 
+def joined(errors: Iterable[InputError]) -> InputError:
+    """Several errors of one file as one: a line each, in the order of the file."""
+    first, *rest = sorted(errors, key=lambda each: (each.place.line, each.place.column) if each.place else (0, 0))
+    return type(first)("\n".join([first.message, *map(str, rest)]), place=first.place)
+
+
 def suggestion(word: object, known: Iterable[object]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or the list of what is known when nothing is near.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness.experiment.axes import Setting
+from harness.experiment.workloads import located
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,18 @@ class Workload:
     """A built-in shape (`gpt2-124m`), a path to a `config.json`, a local model folder, or `file.py:build`."""
     data: str = "stdlib"
     """`stdlib`, `stdlib-bpe`, `synthetic`, or a path to text, JSONL or parquet."""
+    folder: str = field(default="", repr=False, compare=False)
+    """Where paths in `model` and `data` begin: the folder of the matrix. No part of the cell's key or of a record."""
+
+    @property
+    def model_source(self) -> str:
+        """`model` as a trial opens it: a built-in word, or a path from the current folder."""
+        return located(self.model, self.folder)
+
+    @property
+    def data_source(self) -> str:
+        """`data` as a trial opens it: a built-in word, or a path from the current folder."""
+        return located(self.data, self.folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +65,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """16 hexadecimal digits, the same on every machine; the name of the workload does not count, its content does."""
+        """16 hexadecimal digits, the same on every machine. The workload counts by its content, not by its name."""
         named = {axis: value for axis, value in self.settings.items() if self.defaults.get(axis) != value}
         content = [self.workload.model, self.workload.data, sorted(named.items())]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()[:16]

@@ -36,7 +36,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One cell of a block with its part in it. `name` is unique within the block: `baseline`, `control`, or its label."""
+    """One cell of a block with its part in it. `name` is unique in the block: `baseline`, `control`, or its label."""
 
     name: str
     role: Role
@@ -49,10 +49,10 @@ class Block:
 
     study: str
     kind: str
-    """What its trials do: `training` (the default) or a named kind such as `loader-only` (see `harness.trial.kinds`)."""
+    """What its trials do: `training` (the default) or a named kind such as `loader-only`."""
     sweep: SweepPoint
     arms: tuple[Arm, ...]
-    """Baseline first, control second."""
+    """Baseline first, control second. The baseline alone where the study compares nothing."""
     rounds: int
     warmup_steps: int
     steps: int
@@ -74,6 +74,30 @@ class Block:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Study:
+    """One question as the matrix asks it, read and checked. `designs.blocks_of` makes its blocks."""
+
+    name: str
+    baseline: Cell
+    """Every axis set: defaults, then the matrix' baseline, the workload, and the study's own baseline."""
+    kind: str = "training"
+    design: Design = Design.ONE_AT_A_TIME
+    axes: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    """The settings to compare with the baseline, in the order of the file."""
+    points: tuple[SweepPoint, ...] = ({},)
+    """Every combination of the swept axes; one empty point without a sweep."""
+    combinations: tuple[Mapping[str, Setting], ...] = ()
+    """Further cells, for what a design alone does not make (two axes at once)."""
+    rounds: int = 5
+    warmup_steps: int = 8
+    steps: int = 30
+    options: Mapping[str, Any] = field(default_factory=dict)
+    smoke: bool = True
+    """Whether the smoke scale runs it."""
+    question: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlannedTrial:
     """One cell in one round of a block."""
 
@@ -84,7 +108,7 @@ class PlannedTrial:
     position: int
     """Place in the shuffled order of its round, from 0."""
     seed: int
-    """A function of study and round alone: every arm of a round starts from the same weights and sees the same batches."""
+    """A function of study and round alone: all arms of a round start from the same weights and see the same batches."""
     refusal: str | None = None
     """Why it cannot run here, with the remedy (outcome `unsupported`), or None."""
 

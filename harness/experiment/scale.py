@@ -1,0 +1,155 @@
+"""The smoke scale: the same matrix in tiny shapes, for a machine without a GPU. It shows that the cells run.
+
+Kept of a study: its baseline and control, the first cells of its design, the ends of its sweep. Its numbers are never
+presented as if they were measured on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from harness.experiment.axes import Setting
+from harness.experiment.cell import Cell
+from harness.experiment.designs import blocks_of
+from harness.experiment.matrix import Matrix
+from harness.experiment.study import Arm, Block, Design, Role, Study
+
+FULL, SMOKE = "full", "smoke"
+
+MODEL = "tiny"
+ROUNDS, WARMUP_STEPS, STEPS = 3, 2, 6
+#: The largest number of an axis. Of several in a study the largest becomes this, the next at most half of it, and on,
+#: so that they stay different and in order.
+LARGEST: Mapping[str, int | float] = {
+    "sequence_length": 64,
+    "batch_size": 4,
+    "accumulation": 4,
+    "workers": 2,
+    "cost_per_sample_ms": 5.0,
+}
+#: Not halved: one device is another thing than two.
+MOST_DEVICES = 2
+SETTINGS_AN_AXIS = 2
+COMBINATIONS = 2
+CELLS: Mapping[Design, int] = {Design.FACTORIAL: 4, Design.CUMULATIVE: 3, Design.LEAVE_ONE_OUT: 3}
+#: Compilation takes longer than the rest of a smoke run: one cell alone is compiled, in this mode if there is one.
+COMPILE, NOT_COMPILED, PREFERRED = "compile", "off", "default"
+
+#: Axis and number → the smaller number.
+Smaller = Mapping[tuple[str, Setting], Setting]
+
+
+def blocks(matrix: Matrix, scale: str) -> Iterator[Block]:
+    """The blocks of a matrix at a scale, `full` or `smoke`."""
+    if scale == FULL:
+        yield from matrix.blocks()
+        return
+    shrunk = [block for study in matrix.studies if study.smoke for block in shrink(study)]
+    chosen = _compiled_cell(shrunk)
+    for block in shrunk:
+        compiled = _changed(block, partial(_uncompiled, unless=chosen))
+        chosen = None if any(arm.cell.key == chosen for arm in compiled.arms) else chosen
+        if len(compiled.arms) > 2 or len(block.arms) == 1:
+            yield compiled
+
+
+def shrink(study: Study) -> list[Block]:
+    """The blocks of a study in tiny shapes, with few cells, points, rounds and steps."""
+    full = [_fewer_cells(block, study) for block in blocks_of(_shortened(study))]
+    smaller = _smaller(full)
+    return [
+        replace(
+            _changed(block, lambda cell: _small(cell, smaller)),
+            sweep={axis: smaller.get((axis, value), value) for axis, value in block.sweep.items()},
+            rounds=min(study.rounds, ROUNDS),
+            warmup_steps=min(study.warmup_steps, WARMUP_STEPS),
+            steps=min(study.steps, STEPS),
+        )
+        for block in full
+    ]
+
+
+def _shortened(study: Study) -> Study:
+    one_by_one = study.design is Design.ONE_AT_A_TIME
+    return replace(
+        study,
+        axes={axis: values[:SETTINGS_AN_AXIS] if one_by_one else values for axis, values in study.axes.items()},
+        points=study.points if len(study.points) < 2 else (study.points[0], study.points[-1]),
+        combinations=study.combinations[:COMBINATIONS],
+    )
+
+
+def _fewer_cells(block: Block, study: Study) -> Block:
+    first = len(block.arms) - len(study.combinations[:COMBINATIONS])
+    designed, combined = block.arms[:first], block.arms[first:]
+    limit = CELLS.get(study.design)
+    kept = designed if limit is None else designed[: 2 + limit]
+    return replace(block, arms=(*kept, *combined))
+
+
+def _changed(block: Block, change: Callable[[Cell], Cell]) -> Block:
+    """The block with every cell changed, less the arms that have become the baseline or another arm."""
+    old, baseline = block.baseline.cell, change(block.baseline.cell)
+    arms: list[Arm] = []
+    seen = {baseline.key}
+    for arm in block.arms:
+        cell = change(arm.cell)
+        if arm.role is Role.CELL and cell.key in seen:
+            continue
+        seen.add(cell.key)
+        named = arm.role is not Role.CELL or arm.name != arm.cell.label(old)
+        arms.append(replace(arm, cell=cell, name=arm.name if named else cell.label(baseline)))
+    return replace(block, arms=tuple(arms))
+
+
+def _small(cell: Cell, smaller: Smaller) -> Cell:
+    settings = {axis: smaller.get((axis, value), value) for axis, value in cell.settings.items()}
+    return replace(cell, workload=replace(cell.workload, model=MODEL), settings=settings)
+
+
+def _smaller(full: list[Block]) -> Smaller:
+    numbers: dict[str, set[int | float]] = defaultdict(set)
+    for block in full:
+        for arm in block.arms:
+            for axis in (*LARGEST, "devices"):
+                value = arm.cell.settings.get(axis)
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    numbers[axis].add(value)
+    smaller: dict[tuple[str, Setting], Setting] = {}
+    for axis, values in numbers.items():
+        for value, small in _ladder(axis, values):
+            smaller[axis, value] = small
+    return smaller
+
+
+def _ladder(axis: str, values: set[int | float]) -> Iterator[tuple[int | float, int | float]]:
+    if axis == "devices":
+        yield from ((value, min(value, MOST_DEVICES)) for value in values)
+        return
+    top = LARGEST[axis]
+    for value in sorted(values, reverse=True):
+        small = min(value, top)
+        yield value, small if isinstance(value, float) else int(small)
+        top = small / 2 if isinstance(value, float) else max(1, int(small) // 2)
+
+
+def _compiled_cell(shrunk: list[Block]) -> str | None:
+    """Key of the one cell that stays compiled."""
+    first: str | None = None
+    for block in shrunk:
+        for arm in block.arms:
+            mode = arm.cell.settings.get(COMPILE, NOT_COMPILED)
+            if arm.role is Role.CELL and block.baseline.cell.settings.get(COMPILE) == NOT_COMPILED != mode:
+                if mode == PREFERRED:
+                    return arm.cell.key
+                first = first or arm.cell.key
+    return first
+
+
+def _uncompiled(cell: Cell, unless: str | None) -> Cell:
+    if cell.settings.get(COMPILE, NOT_COMPILED) == NOT_COMPILED or cell.key == unless:
+        return cell
+    return cell.but(**{COMPILE: NOT_COMPILED})
