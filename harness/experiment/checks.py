@@ -26,6 +26,9 @@ class StudyParts:
     baseline: Mapping[str, Setting]
     axes: Mapping[str, tuple[Setting, ...]]
     sweep: Mapping[str, tuple[Setting, ...]]
+    """The settings of each swept axis, those of `listed` included."""
+    listed: Sequence[Mapping[str, Setting]]
+    """Sweep points that are written out; without any, every combination of `sweep` is one."""
     combinations: Sequence[Mapping[str, Setting]]
 
     @property
@@ -35,7 +38,7 @@ class StudyParts:
 
     @property
     def points(self) -> int:
-        return prod(len(settings) for settings in self.sweep.values())
+        return len(self.listed) or prod(len(settings) for settings in self.sweep.values())
 
 
 def check_places(parts: StudyParts, workload: Mapping[str, Setting], name: str, problems: Problems) -> None:
@@ -72,6 +75,16 @@ def check_design(parts: StudyParts, problems: Problems) -> None:
     for axis, settings in parts.axes.items():
         if len(settings) > 1:
             problems.add(f"{axis}: leave-one-out takes one setting an axis; keep one of them", [*place, axis], key=True)
+
+
+def check_points(parts: StudyParts, problems: Problems) -> None:
+    """Points that are written out name the same axes, each once."""
+    for index, point in enumerate(parts.listed):
+        place: list[str | int] = [*parts.path, "points", index]
+        if point.keys() != parts.sweep.keys():
+            problems.add(f"each point must name the same axes ({', '.join(parts.sweep)})", place)
+        elif point in parts.listed[:index]:
+            problems.add("this point stands in the list twice; remove one", place)
 
 
 def check_combinations(parts: StudyParts, baseline: Cell, problems: Problems) -> None:

@@ -74,6 +74,12 @@ def sweep_points(sweep: Axes) -> tuple[SweepPoint, ...]:
     return tuple(dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values()))
 
 
+def swept_settings(points: Sequence[SweepPoint]) -> dict[str, tuple[Setting, ...]]:
+    """The settings of each axis at points that are written out."""
+    axes = dict.fromkeys(axis for point in points for axis in point)
+    return {axis: tuple(dict.fromkeys(point[axis] for point in points if axis in point)) for axis in axes}
+
+
 def cells_of(study: Study) -> Iterator[Named]:
     """The cells that a study compares with its baseline: its design's, then its named combinations."""
     if study.axes:

@@ -11,7 +11,7 @@ from harness.errors import MatrixError, suggestion
 from harness.experiment import checks
 from harness.experiment.axes import AxisTable, Setting
 from harness.experiment.cell import Cell, Workload
-from harness.experiment.designs import sweep_points
+from harness.experiment.designs import sweep_points, swept_settings
 from harness.experiment.problems import Problems, shown, validate
 from harness.experiment.reader import Document
 from harness.experiment.schema import FEWEST_ROUNDS, MOST_ROUNDS, MatrixShape, StudyShape, WorkloadShape
@@ -123,16 +123,23 @@ class MatrixReader:
             value = written.get(name)
             return value if isinstance(value, dict) and name not in wrong else {}
 
+        def rows(name: str) -> list[dict[str, Setting]]:
+            value = written.get(name)
+            listed = value if isinstance(value, list) and name not in wrong else []
+            return [self._settings.mapping(row, [*path, name, at]) for at, row in enumerate(listed)]
+
         design = written.get("design")
-        combinations = written.get("combinations")
-        rows = combinations if isinstance(combinations, list) and "combinations" not in wrong else []
+        sweep, listed = self._settings.lists(section("sweep"), [*path, "sweep"]), rows("points")
+        if sweep and listed:
+            self._problems.add("a study has either sweep or points; remove one of them", [*path, "points"], key=True)
         return checks.StudyParts(
             path=path,
             design=Design(design) if isinstance(design, str) and design in list(Design) else Design.ONE_AT_A_TIME,
             baseline=self._settings.mapping(section("baseline"), [*path, "baseline"]),
             axes=self._settings.lists(section("axes"), [*path, "axes"]),
-            sweep=self._settings.lists(section("sweep"), [*path, "sweep"]),
-            combinations=[self._settings.mapping(row, [*path, "combinations", at]) for at, row in enumerate(rows)],
+            sweep=sweep or swept_settings(listed),
+            listed=listed,
+            combinations=rows("combinations"),
         )
 
     def _cell(self, entry: _Entry, parts: checks.StudyParts) -> Cell:
@@ -160,6 +167,7 @@ class MatrixReader:
         checks.check_places(parts, entry.settings, entry.workload.name, self._problems)
         checks.check_levels(parts, baseline, self._problems)
         checks.check_design(parts, self._problems)
+        checks.check_points(parts, self._problems)
         checks.check_combinations(parts, baseline, self._problems)
         self._trials += checks.check_size(parts, rounds, self._trials, self._problems)
 
@@ -176,7 +184,7 @@ def _made(name: str, shape: StudyShape, parts: checks.StudyParts, baseline: Cell
         kind=shape.kind,
         design=parts.design,
         axes=parts.axes,
-        points=sweep_points(parts.sweep),
+        points=tuple(parts.listed) or sweep_points(parts.sweep),
         combinations=tuple(parts.combinations),
         rounds=rounds,
         warmup_steps=shape.warmup_steps,

@@ -41,7 +41,7 @@ class WorkloadShape(_Shape):
 
 
 class StudyShape(_Shape):
-    """A study. `axes`, `sweep` and `baseline` hold axes by name; their settings are checked against the table."""
+    """A study. `baseline`, `axes`, `sweep` and `points` hold axes by name; `settings` checks them against the table."""
 
     workload: str
     kind: str = "training"
@@ -49,6 +49,9 @@ class StudyShape(_Shape):
     baseline: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     sweep: dict[str, Any] = {}
+    """Every combination of the listed settings is a sweep point."""
+    points: list[dict[str, Any]] = []
+    """Sweep points written out, where several axes move together (batch and length at a constant number of tokens)."""
     combinations: list[dict[str, Any]] = []
     rounds: int | None = None
     warmup_steps: Annotated[int, Field(ge=0, le=10_000)] = 8
