@@ -55,8 +55,8 @@ class Axis:
         words = [self._show(word) for word in sorted(self.settings, key=lambda word: word != self.default)]
         if self.number is not None:
             kind = "an integer" if self.number is int else "a number"
-            top = "" if self.maximum == float("inf") else f" to {self.maximum:g}"
-            words.append(f"{kind} from {self.minimum:g}{top}")
+            top = "" if self.maximum == float("inf") else f" to {self.maximum:.15g}"
+            words.append(f"{kind} from {self.minimum:.15g}{top}")
         if self.free_text:
             words.append("text")
         return ", ".join(words)

@@ -79,12 +79,15 @@ def check_design(parts: StudyParts, problems: Problems) -> None:
 
 def check_points(parts: StudyParts, problems: Problems) -> None:
     """Points that are written out name the same axes, each once."""
+    seen: set[frozenset[tuple[str, Setting]]] = set()
     for index, point in enumerate(parts.listed):
+        settings = frozenset(point.items())
         place: list[str | int] = [*parts.path, "points", index]
         if point.keys() != parts.sweep.keys():
             problems.add(f"each point must name the same axes ({', '.join(parts.sweep)})", place)
-        elif point in parts.listed[:index]:
+        elif settings in seen:
             problems.add("this point stands in the list twice; remove one", place)
+        seen.add(settings)
 
 
 def check_combinations(parts: StudyParts, baseline: Cell, problems: Problems) -> None:

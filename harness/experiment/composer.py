@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,11 +29,13 @@ from harness.errors import InputError, Place, joined
 from harness.experiment.nodes import Node, Scalar
 
 LARGEST_DEPTH = 40
-#: What aliases may add to a file, in nodes.
-LARGEST_EXPANSION = 100_000
+#: Values of a file, those that aliases repeat included. A matrix of 10,000 cells, each written out, has about half.
+LARGEST_NUMBER = 100_000
 
 #: What ruamel.yaml's scanner raises on some malformed input beside its own errors (found by fuzzing).
 _STRAY_ERRORS = (ValueError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError)
+#: What a terminal would obey, and what cannot be written as UTF-8.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _LARGEST_INTEGER = 1 << 63
 _PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool", "null"))
 
@@ -50,12 +53,13 @@ def compose(text: str, file: str, error: type[InputError]) -> Node:
 
 
 def _events(text: str, file: str, error: type[InputError], yaml: YAML) -> Iterator[Event]:
+    place = Place(file=file)  # of the event before, for errors that come without one
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield from yaml.parse(text)
-    except InputError:
-        raise
+            for event in yaml.parse(text):
+                place = Place(file=file, line=event.end_mark.line + 1, column=event.end_mark.column + 1)
+                yield event
     except ReaderError as problem:
         before = text[: problem.position]
         place = Place(file=file, line=before.count("\n") + 1, column=len(before) - before.rfind("\n"))
@@ -67,7 +71,7 @@ def _events(text: str, file: str, error: type[InputError], yaml: YAML) -> Iterat
         raise error(f"this is not YAML: {what}; check indentation, quotes and brackets here", place=place) from None
     except (YAMLError, YAMLStreamError, *_STRAY_ERRORS) as problem:
         what = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise error(f"this is not YAML: {what}", place=Place(file=file)) from None
+        raise error(f"this is not YAML: {what}; check what follows here", place=place) from None
 
 
 @dataclass(kw_only=True)
@@ -92,7 +96,9 @@ class _Composer:
         self._anchors: dict[str, Node | None] = {}
         self._root: Node | None = None
         self._documents = 0
-        self._expanded = 0
+        self._number = 0
+        self._words: dict[str, Scalar] = {}
+        """Plain scalars and what they stand for: most words of a matrix come again and again."""
         self._duplicates: list[InputError] = []
 
     def take(self, event: Event) -> None:
@@ -190,19 +196,25 @@ class _Composer:
         node = self._anchors[event.anchor]
         if node is None:
             self._fail(event, f"the alias *{event.anchor} stands inside its own anchor; write the value out")
-        self._expanded += node.size
-        if self._expanded > LARGEST_EXPANSION:
-            self._fail(event, f"aliases expand to more than {LARGEST_EXPANSION} values; write out what is needed")
+        self._count(event, node.size)
         return node
 
+    def _count(self, event: Event, more: int) -> None:
+        self._number += more
+        if self._number > LARGEST_NUMBER:
+            message = f"more than {LARGEST_NUMBER:,} values, those that aliases repeat included; write fewer"
+            self._fail(event, message)
+
     def _scalar(self, event: Any) -> Node:
+        self._count(event, 1)
         value: Scalar = event.value
-        if any(ord(letter) < 32 and letter not in "\t\n" for letter in event.value) or not _is_unicode(event.value):
+        if _CONTROL.search(event.value):
             self._fail(event, "control characters are not read; remove the escape")
         if event.implicit[0]:
-            tag = self.yaml.resolver.resolve(ScalarNode, event.value, (True, False))
-            if str(tag) in _PLAIN_TAGS:
-                value = self._construct(event, str(tag))
+            if event.value not in self._words:
+                tag = str(self.yaml.resolver.resolve(ScalarNode, event.value, (True, False)))
+                self._words[event.value] = self._construct(event, tag) if tag in _PLAIN_TAGS else event.value
+            value = self._words[event.value]
         return Node(value=value, line=event.start_mark.line + 1, column=event.start_mark.column + 1)
 
     def _construct(self, event: Any, tag: str) -> Scalar:
@@ -223,7 +235,3 @@ class _Composer:
 
     def _fail(self, event: Event, message: str) -> NoReturn:
         raise self._error(message, place=self._place(event))
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)

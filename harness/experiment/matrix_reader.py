@@ -104,17 +104,17 @@ class MatrixReader:
         before = len(self._problems)
         self._check_name(name, path)
         shape, wrong = validate(StudyShape, written, self._problems, path)
-        parts = self._parts(path, written if isinstance(written, dict) else {}, wrong)
-        if shape is None:
-            return None
-        rounds = shape.rounds if shape.rounds is not None else self._rounds
-        self._check_shape(shape, parts, rounds)
-        entry = self._workloads.get(shape.workload)
+        content = written if isinstance(written, dict) else {}
+        parts = self._parts(path, content, wrong)
+        rounds = shape.rounds if shape and shape.rounds is not None else self._rounds
+        if shape:
+            self._check_shape(shape, parts, rounds)
+        entry = self._workloads.get(str(content.get("workload")))
         if entry is None:
             return None
         baseline = self._cell(entry, parts)
         self._check_parts(parts, entry, baseline, rounds)
-        return _made(name, shape, parts, baseline, rounds) if len(self._problems) == before else None
+        return _made(name, shape, parts, baseline, rounds) if shape and len(self._problems) == before else None
 
     def _parts(self, path: tuple[str, str], written: Mapping[str, object], wrong: Collection[str]) -> checks.StudyParts:
         """The settings of a study, read also where another part of it is wrong, so that all is said at once."""

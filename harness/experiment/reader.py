@@ -16,7 +16,7 @@ from typing import Any
 from harness.errors import InputError, MatrixError, Place
 from harness.experiment.nodes import Node
 
-#: A matrix of 10,000 cells, each written out, is about half of this; parsing takes some 15 s a megabyte.
+#: A matrix of 10,000 cells, each written out, is about half of this.
 LARGEST_FILE_BYTES = 1 << 20
 
 
