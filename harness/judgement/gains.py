@@ -1,0 +1,75 @@
+"""Gains of several cells on one scale, for claims that rank or multiply them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.judgement.claims import Claim, Entry
+from harness.judgement.judged import BlockResult, Word
+from harness.judgement.metrics import Metric, Shape
+from harness.judgement.pairs import Measured, PairKey, measure, ratios
+from harness.judgement.site import Absent, Site, at_point, blocks_of, machine_of, site_in, standing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gain:
+    """One entry, measured. Logarithms are oriented so that more is more gain, whatever the metric's shape."""
+
+    title: str
+    site: Site
+    found: Measured
+    total: float
+    """ln(gain) over all rounds."""
+    logs: dict[PairKey, float]
+    """ln(gain) by round; empty for memory."""
+    different: bool
+    """It fails parity."""
+
+    def row(self) -> dict[str, object]:
+        """For the claim's page."""
+        interval, arm = self.found.interval, self.site.arm
+        return {
+            "name": self.title, "study": self.site.block.study, "arm": arm.name, "value": interval.value,
+            "low": interval.low, "high": interval.high, "rounds": interval.rounds, "parity": arm.parity.word,
+        }  # fmt: skip
+
+
+def measure_entry(entry: Entry, claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> Gain | Absent:
+    """The gain of the entry's best cell, on the best machine that ran its study."""
+    study = entry.study or claim.study
+    own = blocks_of(study, claim.device, blocks)
+    if isinstance(own, Absent):
+        return own
+    at = entry.at or (claim.at if study == claim.study else {})
+    same_machine = [block for block in own if machine_of(block) == machine_of(own[0])]
+    sites = [site for block in at_point(same_machine, at) for cell in entry.cells
+             if (site := site_in(block, cell, entry.baseline)) is not None]  # fmt: skip
+    faults = [standing(site, metric) for site in sites]
+    usable = [site for site, fault in zip(sites, faults, strict=True) if fault is None]
+    gains = [gain for site in usable if (gain := gain_at(site, metric, claim.view, entry.title)) is not None]
+    if gains:
+        return max(gains, key=lambda gain: gain.total)
+    missing = Absent(word=Word.NOT_RUN, reason=f"study {study!r} has no trial of it")
+    return next((fault for fault in faults if fault is not None), missing)
+
+
+def gain_at(site: Site, metric: Metric, view: str, title: str) -> Gain | None:
+    """The gain at one place; None where the records lack the figure."""
+    found = measure(metric, site.arm, site.baseline, view)
+    if found is None or not found.ratio:
+        return None
+    by_round, _ = ratios(metric, site.arm, site.baseline, view)
+    sign = _sign(metric)
+    return Gain(
+        title=title, site=site, found=found, total=sign * math.log(found.ratio),
+        logs={key: sign * math.log(ratio) for key, ratio in by_round.items()},
+        different=metric.gated and site.arm.parity.holds is False,
+    )  # fmt: skip
+
+
+def _sign(metric: Metric) -> float:
+    """+1 where a larger r = cell ÷ baseline is the larger gain."""
+    rising = metric.shape is Shape.RATIO
+    return 1.0 if rising == (metric.more_is_better is not False) else -1.0

@@ -1,0 +1,166 @@
+"""Judges every claim: records → blocks → verdicts.
+
+    judgement = judge(load_records(path), read_claims("claims.yaml"))
+
+Before a figure is held against its range: was it run, is it comparable, is any trial usable, did the cell train the
+same thing. Each step that fails is a verdict of its own, with a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness.judgement.claims import Claim, Claims, show_settings
+from harness.judgement.compare import compare
+from harness.judgement.finding import Finding
+from harness.judgement.judged import BlockResult, Judgement, Verdict, Word
+from harness.judgement.limits import judge_limit
+from harness.judgement.metrics import METRICS, Metric, metric_named
+from harness.judgement.notes import notes_on
+from harness.judgement.orders import judge_order
+from harness.judgement.pairs import measure
+from harness.judgement.products import judge_product
+from harness.judgement.scope import scope_of
+from harness.judgement.site import Absent, Site, blocks_of, find, locate, machine_of, standing
+from harness.judgement.statements import judge_expected, judge_reported, shown_metric
+from harness.judgement.verdict import decide, helped
+from harness.judgement.words import claimed, measured
+from harness.results.record import Record
+
+#: Words that stand for measurements; the others say why there are none.
+MEASURED = frozenset(Word) - {Word.NOT_RUN, Word.NOT_COMPARABLE, Word.NOT_TESTABLE}
+
+
+def judge(records: Iterable[Record], claims: Claims) -> Judgement:
+    """Verdicts on all claims, in the order of the file, with the blocks that they stand on."""
+    compared = compare(records)
+    by_study: dict[str, list[BlockResult]] = {}
+    for block in compared.blocks:
+        by_study.setdefault(block.study, []).append(block)
+    verdicts = tuple(judge_claim(claim, by_study) for claim in claims.all())
+    return Judgement(verdicts=verdicts, blocks=compared.blocks, excluded=compared.excluded)
+
+
+def judge_claim(claim: Claim, by_study: dict[str, list[BlockResult]]) -> Verdict:
+    """One claim, on the blocks of its study (and, for orders, of the studies of its entries)."""
+    blocks = blocks_of(claim.study, claim.device, by_study.get(claim.study, ()))
+    everything = [block for group in by_study.values() for block in group] if claim.order else []
+    if claim.form == "order" and claim.metric is not None:
+        site = None if isinstance(blocks, Absent) else locate(claim, blocks)
+        found = judge_order(claim, metric_named(claim.metric), everything)
+        return _verdict(claim, found, site if isinstance(site, Site) else None, None)
+    if isinstance(blocks, Absent):
+        return _verdict(claim, Finding(word=blocks.word, reason=blocks.reason), None, None)
+    site = locate(claim, blocks)
+    if isinstance(site, Absent):
+        return _verdict(claim, Finding(word=site.word, reason=site.reason), None, None)
+    metric = metric_named(claim.metric) if claim.metric else None
+    found = _find(claim, metric, site, blocks, everything)
+    return _verdict(claim, found, site, metric, blocks)
+
+
+def _find(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence[BlockResult],
+          everything: Sequence[BlockResult]) -> Finding:  # fmt: skip
+    """The finding by the form of the claim."""
+    if claim.form == "limit" and metric is not None:
+        return judge_limit(claim, metric, site, blocks)
+    absent = standing(site, metric)
+    if absent is not None:
+        return Finding(word=absent.word, reason=absent.reason)
+    if claim.expect is not None:
+        return judge_expected(claim, site)
+    if claim.form == "product" and metric is not None:
+        return _gated(metric, site, judge_product(claim, metric, site, everything))
+    if metric is None or claim.bounds == (None, None):
+        return judge_reported(claim, site)
+    return _gated(metric, site, _in_range(claim, metric, site))
+
+
+def _in_range(claim: Claim, metric: Metric, site: Site) -> Finding:
+    found = measure(metric, site.arm, site.baseline, claim.view)
+    if found is None:
+        return Finding(word=Word.NOT_TESTABLE, reason=_lacking(metric, site, claim.view))
+    decision = decide(claim, metric, found)
+    return Finding(
+        word=decision.word, reason=decision.reason, measured=measured(metric, found.interval), interval=found.interval,
+        helped=helped(metric, found.interval) or _helped_by_speed(site), rounds_needed=decision.rounds_needed,
+    )  # fmt: skip
+
+
+def _gated(metric: Metric, site: Site, finding: Finding) -> Finding:
+    """A cell that trained something else confirms nothing."""
+    parity = site.arm.parity
+    if not metric.gated or parity.holds is not False or finding.word not in MEASURED:
+        return finding
+    reason = f"measured {finding.measured}, but parity fails: {parity.reason}"
+    return Finding(word=Word.FAST_BUT_DIFFERENT, reason=reason, measured=finding.measured, interval=finding.interval,
+                   helped=finding.helped, details=finding.details)  # fmt: skip
+
+
+def _helped_by_speed(site: Site) -> str:
+    """A level (a share, a utilisation) has no "no difference": whether the cell was faster says if it helped."""
+    return helped(METRICS["speedup"], site.arm.speedup) if site.arm is not site.baseline else ""
+
+
+def _lacking(metric: Metric, site: Site, view: str) -> str:
+    """The records' own reason for a missing figure, where they give one."""
+    arms = [site.arm] if site.arm is site.baseline else [site.arm, site.baseline]
+    names = [name for arm in arms for trial in arm.trials for name in trial.missing]
+    wanted = f"peak_{view}_bytes" if metric.uses_view else metric.name
+    reasons = [trial.missing[wanted] for arm in arms for trial in arm.trials if wanted in trial.missing]
+    why = f": {reasons[0]}" if reasons else f" (missing: {', '.join(dict.fromkeys(names))})" if names else ""
+    return f"the records have no figure for {metric.name}{why}"
+
+
+def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | None,
+             blocks: Sequence[BlockResult] = ()) -> Verdict:  # fmt: skip
+    """Everything around the finding: place, scope, other baseline, notes."""
+    low, high = (claim.limit, claim.limit) if claim.limit else claim.bounds
+    interval = found.interval
+    ends = None if interval is None or interval.low is None or interval.high is None else (interval.low, interval.high)
+    details: dict[str, Any] = {"statement": claim.statement, "documents": claim.documents, **found.details}
+    scope, reason, other = "", found.reason, ""
+    if site is not None and found.word in MEASURED:
+        ranged = metric is not None and claim.bounds != (None, None) and claim.form not in {"product", "limit"}
+        if ranged and metric is not None and claim.expect is None:
+            points = scope_of(claim, metric, site, blocks)
+            scope, details["points"] = points.text, list(points.points)
+        other = _other_baseline(claim, metric, site)
+        notes = notes_on(site, interval)
+        details |= {"notes": notes, "suspect": site.block.suspect, "elsewhere": _elsewhere(claim, metric, site, blocks)}
+        reason = "; ".join([reason, *notes])
+    return Verdict(
+        claim=claim.id, word=found.word, reason=reason, helped=found.helped, claimed=claimed(claim),
+        measured=found.measured, value=interval.value if interval else None, interval=ends,
+        rounds=interval.rounds if interval else 0, rounds_needed=found.rounds_needed, scope=scope,
+        metric=claim.metric or "", low=low, high=high, study=claim.study, block=site.block.block if site else "",
+        arm=site.arm.name if site else "", sweep=dict(site.block.sweep) if site else dict(claim.at),
+        other_baseline=other, details=details,
+    )  # fmt: skip
+
+
+def _other_baseline(claim: Claim, metric: Metric | None, site: Site) -> str:
+    """The same metric against the other baseline, in words."""
+    if claim.other_baseline is None or metric is None:
+        return ""
+    other = find(site.block, claim.other_baseline)
+    if other is None:
+        return f"no trial of {show_settings(claim.other_baseline)}"
+    words = shown_metric(metric.name, Site(block=site.block, arm=site.arm, baseline=other), claim.view)
+    return f"{words} against {other.name}" if words else f"{other.name}: {other.reason or 'no figure'}"
+
+
+def _elsewhere(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence[BlockResult]) -> list[dict[str, str]]:
+    """The same claim on other machines whose records are here."""
+    home, found = machine_of(site.block), []
+    for machine in dict.fromkeys(machine_of(block) for block in blocks if machine_of(block) != home):
+        there = locate(claim, [block for block in blocks if machine_of(block) == machine])
+        if metric is None or isinstance(there, Absent) or standing(there, metric) or claim.form in {"product", "limit"}:
+            continue
+        words = shown_metric(metric.name, there, claim.view)
+        judged = measure(metric, there.arm, there.baseline, claim.view)
+        if words and judged:
+            word = decide(claim, metric, judged).word if claim.bounds != (None, None) else Word.REPORTED
+            found.append({"device": machine[0], "scale": machine[1], "measured": words, "verdict": str(word)})
+    return found

@@ -1,0 +1,66 @@
+"""A limit for many devices: extrapolated from the device counts that were run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from harness.judgement.claims import Claim
+from harness.judgement.finding import Finding
+from harness.judgement.judged import BlockResult, Interval, Word
+from harness.judgement.metrics import Metric
+from harness.judgement.pairs import device_count, measure
+from harness.judgement.quantities import state_per_parameter
+from harness.judgement.site import Site, machine_of, site_in, standing
+from harness.judgement.verdict import helped
+from harness.judgement.words import number
+from harness.judgement.zero import WHOLE_BYTES, Fit, OneDeviceCountError, StatePoint, fit, sentence
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+
+
+def judge_limit(claim: Claim, metric: Metric, site: Site, blocks: Sequence[BlockResult]) -> Finding:
+    """The fit over every device count at which the claim's cell ran on this machine."""
+    same = [block for block in blocks if machine_of(block) == machine_of(site.block)]
+    sites = [found for block in same if (found := site_in(block, claim.cell, claim.baseline)) is not None]
+    usable = [each for each in sites if standing(each, metric) is None]
+    states = {device_count(each.arm.cell): state for each in usable if (state := _state(each.arm.trials))}
+    points = [StatePoint(devices=devices, bytes_per_parameter=state) for devices, state in states.items()]
+    absent = standing(site, metric)
+    if not points:
+        return Finding(word=absent.word if absent else Word.NOT_TESTABLE,
+                       reason=absent.reason if absent else "the records have no bytes of model state")  # fmt: skip
+    whole = [state for each in usable if (state := _state(each.baseline.trials))]
+    try:
+        found = fit(points, max(whole, default=WHOLE_BYTES))
+    except OneDeviceCountError as problem:
+        reason = f"a limit for many devices cannot be extrapolated: {problem}; run it at two device counts at least"
+        return Finding(word=Word.NOT_TESTABLE, reason=reason)
+    largest = max(usable, key=lambda each: device_count(each.arm.cell))
+    return _finding(claim, metric, largest, found)
+
+
+def _finding(claim: Claim, metric: Metric, largest: Site, found: Fit) -> Finding:
+    """The ratio measured at the largest device count, and what the fit makes of it."""
+    here = measure(metric, largest.arm, largest.baseline, claim.view)
+    interval = here.interval if here else Interval(value=found.whole_bytes / found.points[-1].bytes_per_parameter)
+    devices = device_count(largest.arm.cell)
+    limit = "no limit" if math.isinf(found.limit) else f"limit {number(metric, found.limit)}"
+    details = {
+        "fit": {"form": found.form, "error": found.error, "errors": dict(found.errors), "free": list(found.free),
+                "free_error": found.free_error, "whole_bytes": found.whole_bytes},
+        "state": {str(point.devices): point.bytes_per_parameter for point in found.points},
+        "predictions": {str(each): {"bytes_per_parameter": state, "ratio": found.ratio(each)}
+                        for each, state in found.predictions.items()},
+    }  # fmt: skip
+    return Finding(
+        word=Word.EXTRAPOLATED, reason=sentence(found, claim.limit or math.inf), interval=interval,
+        measured=f"{number(metric, interval.value)} at {devices} devices, {limit}", helped=helped(metric, interval),
+        details=details,
+    )  # fmt: skip
+
+
+def _state(trials: Sequence[Record]) -> float | None:
+    """The fullest rank of all ok trials, bytes per parameter."""
+    states = [state for trial in trials if trial.outcome is Outcome.OK and (state := state_per_parameter(trial))]
+    return max(states, default=None)

@@ -1,0 +1,39 @@
+"""What a reader of a verdict should know beside it: dropped pairs, noise, a suspect study, warnings of the trials."""
+
+from __future__ import annotations
+
+from harness.judgement.judged import Interval
+from harness.judgement.metrics import METRICS
+from harness.judgement.site import Site
+from harness.judgement.words import measured
+
+
+def notes_on(site: Site, interval: Interval | None) -> list[str]:
+    """One clause each, the weightiest first."""
+    return [*_suspect(site), *_dropped(site, interval), *_noise(site), *_drift(site)]
+
+
+def _suspect(site: Site) -> list[str]:
+    floor = site.block.noise_floor
+    if not site.block.suspect or floor is None:
+        return []
+    return [f"the study is suspect: its A/A control, the baseline under a second name, came out at "
+            f"{measured(METRICS['speedup'], floor)}"]  # fmt: skip
+
+
+def _dropped(site: Site, interval: Interval | None) -> list[str]:
+    if interval is None or not interval.dropped:
+        return []
+    arms = [site.arm] if site.arm is site.baseline else [site.arm, site.baseline]
+    why = "; ".join(f"{arm.name}: {arm.reason}" for arm in arms if arm.reason)
+    whole = interval.rounds + interval.dropped
+    return [f"{interval.dropped} of {whole} rounds were dropped because an arm failed{f' ({why})' if why else ''}"]
+
+
+def _noise(site: Site) -> list[str]:
+    arms = {arm.name: arm for arm in (site.arm, site.baseline) if arm.noise and arm.spread is not None}
+    return [f"{name} is {arm.noise}: its trials spread by {arm.spread:.1%}" for name, arm in arms.items()]
+
+
+def _drift(site: Site) -> list[str]:
+    return [warning for warning in site.block.warnings if "drifted" in warning]

@@ -1,0 +1,88 @@
+"""A claim that ranks several cells: confirmed where each gains more than the next, refuted where one is misplaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from harness.judgement.claims import Claim
+from harness.judgement.finding import Finding
+from harness.judgement.gains import Gain, measure_entry
+from harness.judgement.judged import BlockResult, Interval, Word
+from harness.judgement.metrics import Metric, Statistic
+from harness.judgement.site import Absent
+from harness.judgement.stats import holm, p_value, paired_p, summarise, welch
+from harness.judgement.verdict import helped
+from harness.judgement.words import number
+
+#: A pair of entries is told apart when its p value stays below this after Holm's correction over all pairs.
+APART = 0.05
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Comparison:
+    """Two entries in the claimed order. `difference` of their gains is positive where the claim is right."""
+
+    first: Gain
+    second: Gain
+    difference: float
+    p: float
+
+
+def judge_order(claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> Finding:
+    """Every pair of entries is compared; Holm's correction runs over all pairs."""
+    entries = [(entry.title, measure_entry(entry, claim, metric, blocks)) for entry in claim.order]
+    gains = [gain for _, gain in entries if isinstance(gain, Gain)]
+    missing = {title: gain for title, gain in entries if isinstance(gain, Absent)}
+    if len(gains) < 2:
+        title, absent = next(iter(missing.items()))
+        return Finding(word=absent.word, reason=f"{title}: {absent.reason}")
+    compared = [_compare(one, other, metric) for one, other in combinations(gains, 2)]
+    adjusted = holm([each.p for each in compared])
+    apart = [each for each, p in zip(compared, adjusted, strict=True) if p < APART]
+    right = [each for each in apart if each.difference > 0]
+    word, reason = _word(gains, compared, right, [each for each in apart if each.difference < 0], metric)
+    if missing:
+        unmeasured = "; ".join(f"{title} ({absent.reason})" for title, absent in missing.items())
+        if word is not Word.REFUTED_BELOW:
+            word, reason = Word.INCONCLUSIVE, f"the order is not complete: {unmeasured}"
+    ranked = sorted(gains, key=lambda gain: -gain.total)
+    return Finding(
+        word=word, reason=reason, helped=helped(metric, ranked[0].found.interval),
+        measured=" > ".join(f"{gain.title} {number(metric, gain.found.interval.value)}" for gain in ranked),
+        interval=Interval(value=len(right) / len(compared), rounds=min(g.found.interval.rounds for g in gains)),
+        details={"order": [gain.row() for gain in ranked], "pairs_in_order": len(right), "pairs": len(compared),
+                 "missing": {title: absent.reason for title, absent in missing.items()}},
+    )  # fmt: skip
+
+
+def _compare(one: Gain, other: Gain, metric: Metric) -> Comparison:
+    """Memory by ranges that do not overlap, pairs of one block by paired t, of different blocks by Welch's t."""
+    difference = one.total - other.total
+    if metric.statistic is Statistic.MAXIMUM:
+        first, second = one.found.interval.observed, other.found.interval.observed
+        overlap = min(max(first), max(second)) >= max(min(first), min(second))
+        return Comparison(first=one, second=other, difference=difference, p=1.0 if overlap else 0.0)
+    if one.site.block is other.site.block:
+        common = [one.logs[key] - other.logs[key] for key in one.logs if key in other.logs]
+        return Comparison(first=one, second=other, difference=difference, p=paired_p(common))
+    gap, error, freedom = welch(summarise(list(one.logs.values())), summarise(list(other.logs.values())))
+    return Comparison(first=one, second=other, difference=gap, p=p_value(gap, error, freedom))
+
+
+def _word(gains: Sequence[Gain], compared: Sequence[Comparison], right: Sequence[Comparison],
+          wrong: Sequence[Comparison], metric: Metric) -> tuple[Word, str]:  # fmt: skip
+    if wrong:
+        worst = min(wrong, key=lambda each: each.difference)
+        first, second = (number(metric, gain.found.interval.value) for gain in (worst.first, worst.second))
+        reason = f"{worst.second.title} ({second}) gains more than {worst.first.title} ({first}), named before it"
+        return Word.REFUTED_BELOW, reason
+    neighbours = [each for each in compared if gains.index(each.second) - gains.index(each.first) == 1]
+    undecided = [f"{each.first.title} and {each.second.title}" for each in neighbours if each not in right]
+    if undecided:
+        return Word.INCONCLUSIVE, f"not told apart at the rounds run: {'; '.join(undecided)}"
+    different = [gain.title for gain in gains if gain.different]
+    if different:
+        return Word.FAST_BUT_DIFFERENT, f"the order holds, but parity fails for {', '.join(different)}"
+    return Word.CONFIRMED, "each gains more than the next one of the claimed order"

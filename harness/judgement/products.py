@@ -1,0 +1,66 @@
+"""A claim about a stack and its parts: do gains multiply?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from harness.judgement.claims import Claim
+from harness.judgement.finding import Finding
+from harness.judgement.gains import Gain, gain_at, measure_entry
+from harness.judgement.judged import BlockResult, Interval, Word
+from harness.judgement.metrics import Metric
+from harness.judgement.pairs import Measured, PairKey
+from harness.judgement.site import Absent, Site
+from harness.judgement.stats import ratio_interval, summarise, t_quantile
+from harness.judgement.verdict import decide, helped
+from harness.judgement.words import measured, number
+
+
+def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[BlockResult]) -> Finding:
+    """The measured stack over the product of its measured parts: 1 where gains multiply."""
+    parts: list[Gain] = []
+    for entry in claim.order:
+        part = measure_entry(entry, claim, metric, blocks)
+        if isinstance(part, Absent):
+            return Finding(word=part.word, reason=f"part {entry.title}: {part.reason}")
+        parts.append(part)
+    stack = gain_at(site, metric, claim.view, "stack")
+    if stack is None or not stack.logs:
+        return Finding(word=Word.NOT_TESTABLE, reason=f"the records of the stack lack {metric.name}")
+    interval = _over_product(stack, parts)
+    product = math.exp(math.fsum(part.total for part in parts))
+    said = (f"the stack gives {number(metric, math.exp(stack.total))}, its parts multiply to "
+            f"{number(metric, product)}: stack ÷ product is {measured(metric, interval)}")  # fmt: skip
+    word, reason = Word.REPORTED, said
+    if claim.range is not None:
+        decision = decide(claim, metric, Measured(interval=interval))
+        word, reason = decision.word, f"{said}; {decision.reason}"
+    return Finding(
+        word=word, reason=reason, measured=measured(metric, interval), interval=interval,
+        helped=helped(metric, stack.found.interval),
+        details={"stack": math.exp(stack.total), "product": product, "parts": [part.row() for part in parts]},
+    )  # fmt: skip
+
+
+def _over_product(stack: Gain, parts: Sequence[Gain]) -> Interval:
+    """By round where all of it ran in one block against one baseline, else from the means with Welch's freedom."""
+    home = stack.site
+    if all(part.site.block is home.block and part.site.baseline is home.baseline for part in parts):
+        together = ratio_interval(_by_round(stack.logs, [part.logs for part in parts]))
+        if together is not None:
+            return together
+    summaries = [summarise(list(gain.logs.values())) for gain in (stack, *parts)]
+    mean = summaries[0].mean - math.fsum(each.mean for each in summaries[1:])
+    variance = math.fsum(each.standard_error**2 for each in summaries)
+    rounds = min(each.count for each in summaries)
+    if not math.isfinite(variance):
+        return Interval(value=math.exp(mean), rounds=rounds)
+    weight = math.fsum(each.standard_error**4 / (each.count - 1) for each in summaries)
+    half = t_quantile(variance**2 / weight) * math.sqrt(variance) if weight else 0.0
+    return Interval(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), rounds=rounds)
+
+
+def _by_round(stack: Mapping[PairKey, float], parts: Sequence[Mapping[PairKey, float]]) -> list[float]:
+    keys = [key for key in stack if all(key in part for part in parts)]
+    return [math.exp(stack[key] - math.fsum(part[key] for part in parts)) for key in keys]

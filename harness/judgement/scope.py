@@ -1,0 +1,77 @@
+"""Where else a claim holds: the same judgement at every point of the sweep and on every further cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.judgement.claims import Claim, show_settings
+from harness.judgement.judged import BlockResult, Word
+from harness.judgement.metrics import Metric
+from harness.judgement.pairs import measure
+from harness.judgement.site import Site, machine_of, ok_count, site_in, standing
+from harness.judgement.verdict import decide
+
+HOLDS = frozenset({Word.CONFIRMED, Word.REACHED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """The points on the machine of the primary one."""
+
+    text: str
+    """`holds at 3 of 5 points: …`; empty where there is one point only."""
+    points: tuple[dict[str, Any], ...]
+    """For curves: sweep, arm, value, low, high, rounds, word, reason."""
+
+
+def scope_of(claim: Claim, metric: Metric, primary: Site, blocks: Sequence[BlockResult]) -> Scope:
+    """Judge the claim at every point; the primary one is among them."""
+    sites = _sites(claim, primary, blocks)
+    points = [_point(claim, metric, site) for site in sites]
+    if len(points) < 2:
+        return Scope(text="", points=tuple(points))
+    holding = [point["name"] for point in points if point["word"] in HOLDS]
+    text = f"holds at {len(holding)} of {len(points)} points"
+    return Scope(text=f"{text}: {', '.join(holding)}" if holding else text, points=tuple(points))
+
+
+def _sites(claim: Claim, primary: Site, blocks: Sequence[BlockResult]) -> list[Site]:
+    """One site a point and cell, in the order of the sweep."""
+    found: dict[tuple[str, str], Site] = {}
+    same = [block for block in blocks if machine_of(block) == machine_of(primary.block)]
+    for cell in (claim.cell, *claim.also):
+        for block in same:
+            site = site_in(block, cell, claim.baseline)
+            if site is None:
+                continue
+            key = (show_settings(block.sweep), show_settings(cell))
+            if key not in found or _better(site, found[key], primary):
+                found[key] = site
+    return sorted(found.values(), key=lambda site: [(str(type(v)), v) for v in site.block.sweep.values()])
+
+
+def _better(site: Site, other: Site, primary: Site) -> bool:
+    """Where a point was run more than once, the primary block counts, then the one with more rounds."""
+    if other.block is primary.block:
+        return False
+    return site.block is primary.block or ok_count(site.arm) > ok_count(other.arm)
+
+
+def _point(claim: Claim, metric: Metric, site: Site) -> dict[str, Any]:
+    here = show_settings(site.block.sweep) if site.block.sweep else ""
+    name = " ".join(part for part in (here, site.arm.name if not here or claim.also else "") if part)
+    point: dict[str, Any] = {"name": name, "sweep": dict(site.block.sweep), "arm": site.arm.name, "value": None,
+                             "low": None, "high": None, "rounds": 0}  # fmt: skip
+    absent = standing(site, metric)
+    found = None if absent else measure(metric, site.arm, site.baseline, claim.view)
+    if absent or found is None:
+        reason = absent.reason if absent else "the records lack the figure"
+        return {**point, "word": absent.word if absent else Word.NOT_TESTABLE, "reason": reason}
+    decision = decide(claim, metric, found)
+    failed = metric.gated and site.arm.parity.holds is False
+    word = Word.FAST_BUT_DIFFERENT if failed else decision.word
+    interval = found.interval
+    return {**point, "value": interval.value, "low": interval.low, "high": interval.high, "rounds": interval.rounds,
+            "word": word, "reason": site.arm.parity.reason if failed else decision.reason}  # fmt: skip

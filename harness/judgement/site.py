@@ -1,0 +1,123 @@
+"""Where in the records a claim is judged, and whether anything can be judged there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.judgement.claims import Claim, show_settings
+from harness.judgement.judged import ArmResult, BlockResult, Word
+from harness.judgement.metrics import Metric, Statistic
+from harness.judgement.places import find_arm, fits
+from harness.judgement.validity import on_gpu
+from harness.trial.outcome import Outcome
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Site:
+    """A cell and the arm that it is compared with, in one block."""
+
+    block: BlockResult
+    arm: ArmResult
+    baseline: ArmResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absent:
+    """There is nothing to judge: the verdict that says so."""
+
+    word: Word
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Arm:
+    """An arm as `find_arm` looks at it."""
+
+    name: str
+    settings: Mapping[str, object]
+    result: ArmResult
+
+
+def blocks_of(study: str, device: str, blocks: Iterable[BlockResult]) -> list[BlockResult] | Absent:
+    """The blocks of a study that a claim may be judged on, the best first: GPU before CPU, more rounds, newer."""
+    own = [block for block in blocks if block.study == study]
+    if not own:
+        remedy = f"`claimbench run --study {study}` runs it"
+        return Absent(word=Word.NOT_RUN, reason=f"no trial of study {study!r} is stored; {remedy}")
+    usable = [block for block in own if device == "any" or is_gpu(block)]
+    if not usable:
+        scale = "" if own[0].scale == "full" else " in the smoke scale (tiny shapes)"
+        reason = f"it was measured on {own[0].device}{scale}; the claim speaks of a GPU at full scale"
+        return Absent(word=Word.NOT_COMPARABLE, reason=reason)
+    return sorted(usable, key=_worth, reverse=True)
+
+
+def is_gpu(block: BlockResult) -> bool:
+    return bool(block.arms) and on_gpu(block.arms[0].trials[0])
+
+
+def machine_of(block: BlockResult) -> tuple[str, str]:
+    """What the points of a sweep must have in common to stand on one curve."""
+    return block.device, block.scale
+
+
+def at_point(blocks: Sequence[BlockResult], at: Mapping[str, object]) -> list[BlockResult]:
+    """The blocks at a sweep point; in the smoke scale, whose points are others, any of them."""
+    here = [block for block in blocks if fits(block.sweep, at)]
+    return here or [block for block in blocks if block.scale == "smoke"]
+
+
+def find(block: BlockResult, changes: Mapping[str, object]) -> ArmResult | None:
+    """The arm of the block with these settings."""
+    arms = [_Arm(name=arm.name, settings=arm.cell, result=arm) for arm in block.arms if arm.role != "control"]
+    found = find_arm(arms, changes)
+    return found.result if found else None
+
+
+def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
+    """The claim's primary cell at its primary point; of several blocks the one with most usable rounds."""
+    here = at_point(blocks, claim.at)
+    if not here:
+        return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} was not run at {show_settings(claim.at)}")
+    sites = [site for block in here if (site := site_in(block, claim.cell, claim.baseline)) is not None]
+    if not sites:
+        lacking = " or ".join(f"{show_settings(each)!r}" for each in (claim.cell, claim.baseline))
+        return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} has no trial of {lacking}")
+    return max(sites, key=lambda site: (is_gpu(site.block), ok_count(site.arm), _newest(site.block)))
+
+
+def site_in(block: BlockResult, cell: Mapping[str, object], baseline: Mapping[str, object]) -> Site | None:
+    arm, other = find(block, cell), find(block, baseline)
+    return Site(block=block, arm=arm, baseline=other) if arm and other else None
+
+
+def standing(site: Site, metric: Metric | None) -> Absent | None:
+    """Why the site gives no figure: no trial of an arm is ok. None when it may be judged."""
+    alone = metric is None or metric.statistic is Statistic.LEVEL
+    for arm in (site.arm,) if alone else (site.arm, site.baseline):
+        if not ok_count(arm):
+            return _failed(arm, site)
+    return None
+
+
+def ok_count(arm: ArmResult) -> int:
+    return arm.outcomes.get(Outcome.OK, 0)
+
+
+def _failed(arm: ArmResult, site: Site) -> Absent:
+    """The verdict on an arm of which every trial failed."""
+    who = "the baseline" if arm is site.baseline and arm is not site.arm else f"{arm.name}"
+    spoiled = {Outcome.INERT: "could not be shown to be in effect", Outcome.INVALID: "cannot be trusted"}
+    for outcome, words in spoiled.items():
+        if arm.outcomes.get(outcome):
+            return Absent(word=Word.INVALID, reason=f"{who} {words}: {arm.reason}")
+    return Absent(word=Word.NOT_TESTABLE, reason=f"{who}: {arm.reason}")
+
+
+def _worth(block: BlockResult) -> tuple[bool, int, str]:
+    return is_gpu(block), block.rounds, _newest(block)
+
+
+def _newest(block: BlockResult) -> str:
+    return max(trial.started_at for arm in block.arms for trial in arm.trials)

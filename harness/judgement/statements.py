@@ -1,0 +1,98 @@
+"""Statements without a range: what was measured stands beside them; an expected value confirms or refutes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+from typing import Any
+
+from harness.judgement.claims import Claim
+from harness.judgement.finding import Finding
+from harness.judgement.judged import Interval, Word
+from harness.judgement.metrics import METRICS, metric_named
+from harness.judgement.pairs import measure
+from harness.judgement.quantities import figure_value
+from harness.judgement.site import Site
+from harness.judgement.verdict import helped
+from harness.judgement.words import measured, show_value
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+
+#: Figures of a kind that stand in the table; the claim's page shows all.
+MOST_FIGURES = 4
+
+
+def judge_expected(claim: Claim, site: Site) -> Finding:
+    """The figure must have the expected value in every round."""
+    name = (claim.metric or "").partition(":")[2]
+    values = [figure_value(trial, name) for trial in _good(site.arm.trials)]
+    seen = [value for value in values if value is not None]
+    if not seen:
+        return Finding(word=Word.NOT_TESTABLE, reason=f"the records have no figure {name!r}")
+    right = sum(
+        1 for value in seen if value == claim.expect and isinstance(value, bool) == isinstance(claim.expect, bool)
+    )
+    shown = ", ".join(dict.fromkeys(show_value(value) for value in seen))
+    reason = f"{name.replace('_', ' ')} was {shown} in {len(seen)} rounds; claimed is {show_value(claim.expect)}"
+    word = Word.CONFIRMED if right == len(seen) else Word.REFUTED_BELOW if right == 0 else Word.INCONCLUSIVE
+    share = Interval(value=right / len(seen), rounds=len(seen))
+    return Finding(word=word, reason=reason, measured=shown, interval=share, details={"figures": figures(site)})
+
+
+def judge_reported(claim: Claim, site: Site) -> Finding:
+    """No range: the metric, those that the claim shows beside it, or the kind's own figures."""
+    named = [name for name in (claim.metric, *claim.shows) if name is not None]
+    shown = {name: words for name in named if (words := shown_metric(name, site, claim.view))}
+    found = figures(site)
+    if not shown and found:
+        shown = {name: show_value(value) for name, value in found.items() if not isinstance(value, dict | list)}
+    if not shown and site.arm is not site.baseline:
+        shown = {name: words for name in ("speedup", "peak_saved") if (words := shown_metric(name, site, claim.view))}
+    text = "; ".join(f"{label(name)} {value}" for name, value in list(shown.items())[:MOST_FIGURES])
+    metric = metric_named(claim.metric) if claim.metric else METRICS["speedup"]
+    interval = measure(metric, site.arm, site.baseline, claim.view) if site.arm is not site.baseline else None
+    reason = "a statement without a range: measured, not judged" if text else "it ran, and left no figure to show"
+    return Finding(
+        word=Word.REPORTED if text else Word.NOT_TESTABLE, reason=reason, measured=text,
+        interval=interval.interval if interval and claim.metric else None,
+        helped=helped(metric, interval.interval) if interval else "", details={"shown": shown, "figures": found},
+    )  # fmt: skip
+
+
+def shown_metric(name: str, site: Site, view: str) -> str:
+    """A metric of the site in words; text figures as they are; empty where there is none."""
+    metric = metric_named(name)
+    found = measure(metric, site.arm, site.baseline, view)
+    if found is not None and not (name.startswith("figure:") and _is_word(site, name)):
+        return measured(metric, found.interval)
+    if not name.startswith("figure:"):
+        return ""
+    values = [figure_value(trial, name.partition(":")[2]) for trial in _good(site.arm.trials)]
+    return ", ".join(dict.fromkeys(show_value(value) for value in values if value is not None))
+
+
+def figures(site: Site) -> dict[str, Any]:
+    """The kind's own figures of the cell: numbers as means over rounds, all else from the last round."""
+    good = _good(site.arm.trials)
+    names = dict.fromkeys(name for trial in good for name in trial.figures)
+    result: dict[str, Any] = {}
+    for name in names:
+        values = [trial.figures[name] for trial in good if trial.figures.get(name) is not None]
+        numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+        if values:
+            result[name] = fmean(numbers) if len(numbers) == len(values) else values[-1]
+    return result
+
+
+def label(name: str) -> str:
+    """`figure:largest_batch` as a reader says it."""
+    return (name.partition(":")[2] or name).replace("_", " ").replace(".", " ")
+
+
+def _is_word(site: Site, name: str) -> bool:
+    values = [figure_value(trial, name.partition(":")[2]) for trial in _good(site.arm.trials)]
+    return any(isinstance(value, bool | str) for value in values)
+
+
+def _good(trials: Iterable[Record]) -> list[Record]:
+    return [trial for trial in trials if trial.outcome is Outcome.OK]
