@@ -22,7 +22,7 @@ from harness.trial.outcome import Outcome
 def judge_limit(claim: Claim, metric: Metric, site: Site, blocks: Sequence[BlockResult]) -> Finding:
     """The fit over every device count at which the claim's cell ran on this machine."""
     same = [block for block in blocks if machine_of(block) == machine_of(site.block)]
-    sites = [found for block in same if (found := site_in(block, claim.cell, claim.baseline)) is not None]
+    sites = [each for block in same if (each := site_in(block, claim.cell, claim.baseline)) is not None]
     usable = [each for each in sites if standing(each, metric) is None]
     states = {device_count(each.arm.cell): state for each in usable if (state := _state(each.arm.trials))}
     points = [StatePoint(devices=devices, bytes_per_parameter=state) for devices, state in states.items()]
@@ -32,12 +32,12 @@ def judge_limit(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Block
                        reason=absent.reason if absent else "the records have no bytes of model state")  # fmt: skip
     whole = [state for each in usable if (state := _state(each.baseline.trials))]
     try:
-        found = fit(points, max(whole, default=WHOLE_BYTES))
+        fitted = fit(points, max(whole, default=WHOLE_BYTES))
     except OneDeviceCountError as problem:
         reason = f"a limit for many devices cannot be extrapolated: {problem}; run it at two device counts at least"
         return Finding(word=Word.NOT_TESTABLE, reason=reason)
     largest = max(usable, key=lambda each: device_count(each.arm.cell))
-    return _finding(claim, metric, largest, found)
+    return _finding(claim, metric, largest, fitted)
 
 
 def _finding(claim: Claim, metric: Metric, largest: Site, found: Fit) -> Finding:

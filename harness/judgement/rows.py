@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from harness.judgement.claims import Claims
@@ -37,4 +38,4 @@ def verdict_objects(judgement: Judgement) -> list[dict[str, Any]]:
 
 def _finite(value: float | None) -> float | None:
     """JSON has no infinities."""
-    return value if value is not None and abs(value) != float("inf") and value == value else None
+    return value if value is not None and math.isfinite(value) else None

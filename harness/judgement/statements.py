@@ -29,9 +29,7 @@ def judge_expected(claim: Claim, site: Site) -> Finding:
     seen = [value for value in values if value is not None]
     if not seen:
         return Finding(word=Word.NOT_TESTABLE, reason=f"the records have no figure {name!r}")
-    right = sum(
-        1 for value in seen if value == claim.expect and isinstance(value, bool) == isinstance(claim.expect, bool)
-    )
+    right = sum(1 for value in seen if _equal(value, claim.expect))
     shown = ", ".join(dict.fromkeys(show_value(value) for value in seen))
     reason = f"{name.replace('_', ' ')} was {shown} in {len(seen)} rounds; claimed is {show_value(claim.expect)}"
     word = Word.CONFIRMED if right == len(seen) else Word.REFUTED_BELOW if right == 0 else Word.INCONCLUSIVE
@@ -87,6 +85,11 @@ def figures(site: Site) -> dict[str, Any]:
 def label(name: str) -> str:
     """`figure:largest_batch` as a reader says it."""
     return (name.partition(":")[2] or name).replace("_", " ").replace(".", " ")
+
+
+def _equal(value: object, expected: object) -> bool:
+    """Equal, and `true` is not 1."""
+    return value == expected and isinstance(value, bool) == isinstance(expected, bool)
 
 
 def _is_word(site: Site, name: str) -> bool:
