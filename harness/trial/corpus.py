@@ -106,12 +106,10 @@ def _write(data: str, vocabulary: int, folder: Path) -> None:
     texts = list(_documents(data))
     if not texts:
         raise WorkloadError(f"data {data!r}: no text in it; give a file with at least one document")
-    tokenise, name, size = _tokeniser(data, texts)
+    tokenise, name, size = _tokeniser(data, texts, folder)
     if size > vocabulary:
         raise WorkloadError(f"data {data!r} has {size} tokens but the model's vocabulary holds {vocabulary}; use `stdlib` (bytes)")
     _write_tokens(folder, data, name, size, ((json.dumps({"text": text}), tokenise(text)) for text in texts))
-    if name == "bpe":
-        _trained_bpe(texts).save(str(folder / "tokeniser.json"))
 
 
 def _write_tokens(folder: Path, data: str, name: str, size: int, documents: Iterable[tuple[str, list[int]]]) -> None:
@@ -144,10 +142,11 @@ def _synthetic(vocabulary: int) -> Iterator[tuple[str, list[int]]]:
         left -= length
 
 
-def _tokeniser(data: str, texts: list[str]) -> tuple[Tokenise, str, int]:
+def _tokeniser(data: str, texts: list[str], folder: Path) -> tuple[Tokenise, str, int]:
     if data != "stdlib-bpe":
         return lambda text: list(text.encode()), "bytes", 256
     bpe = _trained_bpe(texts)
+    bpe.save(str(folder / "tokeniser.json"))
     return lambda text: bpe.encode(text).ids, "bpe", BPE_VOCABULARY
 
 

@@ -33,7 +33,8 @@ SHAPES: Mapping[str, Shape] = {
         },
     ),
     "tiny-gpt2": Shape(
-        model_type="gpt2", values={**_GPT2, "vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4}
+        model_type="gpt2",
+        values={**_GPT2, "vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0},
     ),
     # openai-community/gpt2 and gpt2-medium
     "gpt2-124m": Shape(model_type="gpt2", values={**_GPT2, "n_embd": 768, "n_layer": 12, "n_head": 12}),

@@ -1,0 +1,132 @@
+"""Which kernel computes attention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from harness.environment import Environment
+from harness.experiment.axes import Axis
+from harness.experiment.cell import Cell
+from harness.techniques.base import Evidence, Stage, Technique
+
+if TYPE_CHECKING:
+    from harness.trial.training import TrainingRun
+
+#: What a profile shows of each kernel: parts of names of operators (eager) and of GPU kernels (compiled too).
+SIGNS: dict[str, tuple[str, ...]] = {
+    "flash2": ("flash::flash_fwd", "flash_attn::_flash_attn", "_flash_attn_forward"),
+    "sdpa-flash": ("pytorch_flash", "aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward"),
+    "sdpa-efficient": ("fmha_cutlassf", "aten::_scaled_dot_product_efficient_attention", "aten::_efficient_attention_forward"),
+    "sdpa-cudnn": ("sdpa_sm", "cudnn_generated", "aten::_scaled_dot_product_cudnn_attention", "aten::_cudnn_attention_forward"),
+    "sdpa-math": ("aten::_scaled_dot_product_attention_math",),
+}
+_BACKENDS = {
+    "sdpa-flash": "FLASH_ATTENTION",
+    "sdpa-efficient": "EFFICIENT_ATTENTION",
+    "sdpa-cudnn": "CUDNN_ATTENTION",
+    "sdpa-math": "MATH",
+}
+_FUSED = ("flash2", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn")
+
+
+class Attention(Technique):
+    """transformers' attention implementations, and torch's SDPA with its kernel chosen."""
+
+    axes = (
+        Axis(
+            name="attention",
+            default="sdpa",
+            settings={
+                "sdpa": "torch's scaled_dot_product_attention, which picks a kernel itself",
+                "eager": "matrix product, softmax, matrix product, each written to memory",
+                "sdpa-flash": "SDPA held to its FlashAttention kernel",
+                "sdpa-efficient": "SDPA held to its memory-efficient kernel",
+                "sdpa-cudnn": "SDPA held to cuDNN's kernel",
+                "sdpa-math": "SDPA held to its reference in plain operations",
+                "flash2": "the flash-attn package, version 2",
+            },
+            meaning="kernel that computes attention",
+            documents=("D1", "D2"),
+        ),
+    )
+    stage = Stage.PROCESS
+    requirement = "sdpa-efficient, sdpa-cudnn: a GPU; flash2: a GPU, flash-attn, bf16 (or fp16 where the build has it)"
+    proof = "name of the attention kernel in a one-step profile"
+
+    def active(self, cell: Cell) -> bool:
+        return True
+
+    def requires(self, environment: Environment, cell: Cell) -> str | None:
+        setting = cell["attention"]
+        if setting in ("sdpa-efficient", "sdpa-cudnn") and not environment.has_gpu:
+            return f"attention={setting} needs a GPU; on a CPU use sdpa, sdpa-flash, sdpa-math or eager"
+        if setting in ("sdpa-flash", "sdpa-cudnn") and environment.has_gpu and cell["precision"] in ("fp32", "tf32"):
+            return f"attention={setting} takes 16-bit inputs only and precision is {cell['precision']}; use amp-bf16 or bf16"
+        if setting == "flash2":
+            return _flash2_refusal(environment, cell)
+        return None
+
+    def apply(self, cell: Cell, run: TrainingRun) -> None:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        setting = str(cell["attention"])
+        run.attention = {"eager": "eager", "flash2": "flash_attention_2"}.get(setting, "sdpa")
+        if setting in _BACKENDS:
+            # entered before the first call and held: a graph compiled under one choice must not serve another
+            run.held.enter_context(sdpa_kernel(getattr(SDPBackend, _BACKENDS[setting])))
+        if setting == "flash2" and cell["batching"] == "packed":
+            run.prepare_batch = _as_one_row
+
+    def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
+        setting = str(cell["attention"])
+        assert run.profile is not None
+        seen = {kernel: run.profile.matching(*signs) for kernel, signs in SIGNS.items()}
+        present = [kernel for kernel, names in seen.items() if names]
+        facts: dict[str, Any] = {"kernels": {kernel: names for kernel, names in seen.items() if names}}
+        word = _first_name(seen, present)
+        if setting == "sdpa":
+            return Evidence(holds=True, word=word or "plain operations", facts=facts)
+        if setting in ("eager", "sdpa-math"):
+            fused = [kernel for kernel in present if kernel in _FUSED]
+            reason = f"attention={setting} was set, but the profile shows the kernel of {', '.join(fused)}"
+            return Evidence(holds=not fused, word=word or "plain operations", facts=facts, reason=reason)
+        others = ", ".join(present) or "plain operations"
+        reason = f"attention={setting} was set, but its kernel is not in the profile, which shows {others}"
+        return Evidence(holds=setting in present, word=word or "plain operations", facts=facts, reason=reason)
+
+
+def _flash2_refusal(environment: Environment, cell: Cell) -> str | None:
+    if not environment.has_gpu:
+        return "attention=flash2 needs a GPU of compute capability 8.0 or later"
+    if not environment.has("flash-attn"):
+        return "attention=flash2 needs the package flash-attn; pip install flash-attn --no-build-isolation"
+    if cell["precision"] in ("fp32", "tf32"):
+        return f"attention=flash2 takes 16-bit inputs only and precision is {cell['precision']}; use amp-bf16 or bf16"
+    if cell["precision"] == "amp-fp16" and not _has_fp16_kernels(environment):
+        return "attention=flash2 with precision=amp-fp16: this build of flash-attn holds bf16 kernels only; use amp-bf16 or bf16"
+    return None
+
+
+def _has_fp16_kernels(environment: Environment) -> bool:
+    """A build of flash-attn for bf16 alone would run fp16 calls wrong, so fp16 is refused unless the library shows kernels for it."""
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        libraries = [file for file in files("flash-attn") or [] if file.name.startswith("flash_attn_2_cuda")]
+    except PackageNotFoundError:
+        return False
+    # kernel symbols carry cutlass::half_t in their mangled names
+    return any(b"cutlass6half_t" in library.locate().read_bytes() for library in libraries)
+
+
+def _as_one_row(batch: dict[str, Any]) -> dict[str, Any]:
+    """Rows end to end: the variable-length kernel finds documents by positions that start anew, in a batch of one."""
+    return {name: part.reshape(1, -1) for name, part in batch.items()}
+
+
+def _first_name(seen: dict[str, dict[str, int]], present: list[str]) -> str:
+    if not present:
+        return ""
+    names = seen[present[0]]
+    kernel = next((name for name in names if not name.startswith("aten::")), next(iter(names)))
+    return kernel.removeprefix("void ").split("<")[0].split("(")[0]

@@ -1,0 +1,83 @@
+"""All techniques, in the order in which they are shown and applied, and the table of axes that they make up.
+
+An outside package adds its own through the entry point group `claimbench.techniques` (a `Technique` subclass each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import entry_points
+
+from harness.environment import Environment
+from harness.errors import EnvironmentProblem
+from harness.experiment.axes import AxisError, AxisTable
+from harness.experiment.cell import Cell
+from harness.techniques.attention import Attention
+from harness.techniques.base import Technique
+from harness.techniques.checkpointing import Checkpointing
+from harness.techniques.compilation import Compilation
+from harness.techniques.later import Later
+from harness.techniques.loading import Loading
+from harness.techniques.optimizer import Optimizer
+from harness.techniques.precision import Precision
+from harness.techniques.size import Size
+
+ENTRY_POINTS = "claimbench.techniques"
+
+BUILT_IN: tuple[type[Technique], ...] = (
+    Precision,
+    Attention,
+    Checkpointing,
+    Compilation,
+    Optimizer,
+    Size,
+    Loading,
+    Later,
+)
+
+
+@cache
+def techniques() -> tuple[Technique, ...]:
+    """One instance of every technique, outside ones last.
+
+    Raises:
+        EnvironmentProblem: an outside technique cannot be loaded or is none.
+    """
+    found = [each() for each in BUILT_IN]
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            technique = point.load()()
+        except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises, the user needs its name
+            raise EnvironmentProblem(f"technique {point.name!r} of {point.value} cannot be loaded ({error}); mend or uninstall it") from error
+        if not isinstance(technique, Technique):
+            raise EnvironmentProblem(f"technique {point.name!r} of {point.value} is no harness.techniques.base.Technique")
+        found.append(technique)
+    return tuple(found)
+
+
+@cache
+def axis_table() -> AxisTable:
+    """Every axis, in the order of the techniques.
+
+    Raises:
+        EnvironmentProblem: two techniques define the same axis.
+    """
+    try:
+        return AxisTable(axis for technique in techniques() for axis in technique.axes)
+    except AxisError as error:
+        raise EnvironmentProblem(str(error)) from None
+
+
+def owner_of(axis: str, among: Iterable[Technique] | None = None) -> Technique:
+    """The technique that owns an axis."""
+    return next(each for each in among or techniques() if any(own.name == axis for own in each.axes))
+
+
+def refusal(environment: Environment, cell: Cell, kind: str = "training") -> str | None:
+    """Why a cell cannot run here, with the remedy, or None. The first technique that refuses speaks."""
+    for technique in techniques():
+        reason = technique.requires(environment, cell)
+        if reason is not None:
+            return reason
+    return None

@@ -1,0 +1,192 @@
+"""The ordinary kind: build, warm up, time a window, prove what was in effect."""
+
+from __future__ import annotations
+
+import gc
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from harness.environment import Environment
+from harness.techniques.base import Evidence, Technique
+from harness.techniques.registry import techniques
+from harness.trial import flops, gradients, memory
+from harness.trial import ranks as group
+from harness.trial.corpus import prepare, read_about
+from harness.trial.measure import Measured, measure
+from harness.trial.model import head_of
+from harness.trial.outcome import Outcome
+from harness.trial.peaks import Peak, peak_for
+from harness.trial.profile import profile_step
+from harness.trial.ranks import Ranks
+from harness.trial.spec import TrialResult, TrialSpec
+from harness.trial.training import TrainingRun, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def run(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
+    """One training trial on this rank. Rank 0's result holds all ranks'."""
+    trial = TrainingRun(spec, ranks, environment)
+    with trial.held:
+        build(trial, techniques())
+        measured = measure(trial)
+        result = TrialResult(outcome=Outcome.OK, window=measured.window)
+        fill_result(trial, measured, result)
+        prove(trial, techniques(), result)
+        _check_gradient(trial, measured, result)
+    return result
+
+
+def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
+    """Speed, memory, arithmetic and losses into the result."""
+    assert measured.times is not None
+    peaks, missing = memory.read_peaks(trial.device)
+    result.missing.update(missing)
+    mine = {
+        "rank": trial.ranks.rank, "window_seconds": measured.times.window_seconds, "tokens": trial.tokens, "samples": trial.samples,
+        "useful_tokens": trial.useful_tokens(), **peaks, "model_state_bytes": measured.model_state,
+        "losses": [float(loss) for loss in trial.losses],
+    }  # fmt: skip
+    everyone = group.gather(mine, trial.ranks)
+    # the job is as fast as its slowest rank
+    window = max(each["window_seconds"] for each in everyone)
+    tokens = sum(each["tokens"] for each in everyone)
+    result.ranks = everyone if len(everyone) > 1 else []
+    result.measured.update(
+        tokens_per_second=tokens / window,
+        samples_per_second=sum(each["samples"] for each in everyone) / window,
+        step_seconds=measured.times.step_seconds,
+        phases=measured.times.phases,
+        model_state_bytes=measured.model_state,
+        parameters=_parameters(trial),
+        losses=[sum(step) / len(everyone) for step in zip(*(each["losses"] for each in everyone), strict=True)],
+        gradient_norms=measured.gradient_norms,
+        compile_seconds=_compile_seconds(trial, measured),
+        **{name: max(each[name] for each in everyone) for name in peaks},
+    )
+    useful = sum(each["useful_tokens"] for each in everyone)
+    result.measured["figures"] = {
+        **measured.figures, "useful_tokens_per_second": useful / window, "useful_share": useful / tokens, **_data(trial),
+    }  # fmt: skip
+    trial.facts["compiled"] = measured.compiled
+    trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
+    trial.facts["activation_bytes"] = measured.model_state.get("activations", 0)
+    _arithmetic(trial, tokens / window / len(everyone), result)
+    _judge_window(trial, measured, result)
+
+
+def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: TrialResult) -> None:
+    """One profiled step, then every active technique's evidence. What does not hold makes the trial inert."""
+    active = [technique for technique in all_techniques if technique.active(trial.cell)]
+    trial.profile = profile_step(trial.step, trial.device)
+    failed = []
+    for technique in active:
+        evidence = technique.evidence(trial.cell, trial)
+        if evidence is not None:
+            result.evidence[technique.axes[0].name] = _as_json(evidence)
+            if not evidence.holds:
+                failed.append(evidence.reason)
+    if failed and result.outcome is Outcome.OK:
+        result.outcome = Outcome.INERT
+        result.reason = "; ".join(failed)
+
+
+def _as_json(evidence: Evidence) -> dict[str, Any]:
+    return {
+        "holds": evidence.holds, "word": evidence.word, "facts": evidence.facts,
+        "reason": "" if evidence.holds else evidence.reason,
+    }  # fmt: skip
+
+
+def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
+    if not trial.spec.gradient_check:
+        return
+    skipped = gradients.why_skipped(trial)
+    if skipped is None and measured.first_gradient is None:
+        skipped = "there was no warm-up step to take it from"
+    if skipped is not None:
+        result.measured["gradient_check"] = {"skipped": skipped}
+        return
+    assert measured.first_gradient is not None
+    if trial.ranks.first:
+        folder = prepare(trial.spec.data, int(trial.config.vocab_size), Path(trial.spec.data_directory))
+        free(trial)
+        try:
+            result.measured["gradient_check"] = gradients.compare(trial, measured.first_gradient, folder)
+        except torch.OutOfMemoryError:
+            result.measured["gradient_check"] = {"skipped": "fp32 eager does not fit in this device's memory"}
+
+
+def free(trial: TrainingRun) -> None:
+    """Give the model's and the optimizer's memory back."""
+    trial.model = trial.plain_model = torch.nn.Module()
+    trial.call = lambda **_: None
+    trial.optimizer = trial.loader_iterator = None
+    trial.batches = iter(())
+    gc.collect()
+    memory.reset_peaks(trial.device)
+
+
+def _parameters(trial: TrainingRun) -> dict[str, int]:
+    everything = list(trial.plain_model.parameters())
+    return {
+        "total": sum(flops.logical_size(parameter) for parameter in everything),
+        "trainable": sum(flops.logical_size(parameter) for parameter in everything if parameter.requires_grad),
+    }
+
+
+def _compile_seconds(trial: TrainingRun, measured: Measured) -> float | None:
+    """What the first warm-up steps took beyond the time of a step in the window: compilation, warm-up of graphs."""
+    if trial.cell["compile"] == "off":
+        return None
+    assert measured.times is not None
+    steady = measured.times.window_seconds / len(measured.times.step_seconds)
+    return float(sum(max(seconds - steady, 0.0) for seconds in measured.warmup_seconds))
+
+
+def _data(trial: TrainingRun) -> dict[str, Any]:
+    about = read_about(trial.loader.dataset.folder)
+    return {"data_sha256": about.sha256, "data_tokeniser": about.tokeniser}
+
+
+def _arithmetic(trial: TrainingRun, tokens_per_second: float, result: TrialResult) -> None:
+    """FLOPs a token, MFU and HFU; what has no peak stays null with the reason."""
+    weights = flops.count_weights(trial.plain_model, head_of(trial.plain_model))
+    attention = flops.attention_of(trial.config, int(trial.spec.settings["sequence_length"]))
+    model = flops.model_flops_per_token(weights, attention)
+    hardware = flops.hardware_flops_per_token(weights, attention, recompute_blocks=trial.cell["checkpointing"] != "off")
+    result.measured.update(model_flops_per_token=model, hardware_flops_per_token=hardware)
+    name = torch.cuda.get_device_name(trial.device) if trial.device.type == "cuda" else "a CPU"
+    peak = peak_for(name, str(trial.cell["precision"]))
+    if not isinstance(peak, Peak):
+        result.missing.update(mfu=peak, hfu=peak, peak_flops=peak)
+        return
+    result.measured["peak_flops"] = {"value": peak.value, "dtype": peak.dtype, "source": peak.source}
+    result.measured["mfu"] = tokens_per_second * model / peak.value
+    result.measured["hfu"] = tokens_per_second * hardware / peak.value
+    if result.measured["mfu"] > 1:
+        result.outcome = Outcome.INVALID
+        result.reason = f"MFU {result.measured['mfu']:.2f} is above 1: the peak on file for {name} ({peak.dtype}) cannot be right"
+
+
+def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
+    """What spoils the window's numbers."""
+    compiled = measured.compile_in_window
+    if compiled.get("graphs") or compiled.get("frames"):
+        result.outcome = Outcome.INVALID
+        result.reason = (
+            f"{compiled['graphs']} graphs were compiled inside the window; raise warmup_steps (it is {trial.spec.warmup_steps})"
+        )
+    if trial.spec.warmup_steps == 0 and trial.cell["compile"] == "off":
+        result.warnings.append("no warm-up steps: the first step's start-up costs lie inside the window")
+    if measured.compiled.get("graph_breaks"):
+        result.warnings.append(f"{measured.compiled['graph_breaks']} graph breaks")
+    if not all(math.isfinite(loss) for loss in result.measured["losses"]):
+        result.warnings.append("the loss is not finite")
+    retries = measured.figures.get("allocator_retries", 0)
+    if retries:
+        result.warnings.append(f"the allocator had to empty its cache {retries} times inside the window")

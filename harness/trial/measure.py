@@ -1,0 +1,149 @@
+"""Warm-up, window and what is read afterwards. No synchronise inside the window: one at its start, one at its end."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from harness.trial import gradients, memory
+from harness.trial.clock import CudaClock, Times
+
+if TYPE_CHECKING:
+    from harness.trial.training import TrainingRun
+
+#: Marks of one step: its start, four a micro-batch, the optimizer, and the ones a technique may add.
+_MARKS_A_STEP = 8
+
+
+@dataclass(kw_only=True)
+class Measured:
+    """What warm-up and window gave, before it is put into a record."""
+
+    times: Times | None = None
+    window: tuple[float, float] = (0.0, 0.0)
+    warmup_seconds: list[float] = field(default_factory=list)
+    first_gradient: gradients.Gradient | None = None
+    gradient_norms: list[float] = field(default_factory=list)
+    model_state: dict[str, float] = field(default_factory=dict)
+    compile_in_window: dict[str, int] = field(default_factory=dict)
+    compiled: dict[str, int] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+def measure(run: TrainingRun) -> Measured:
+    """Warm up, then time `steps` steps."""
+    measured = Measured()
+    with ExitStack() as stack:
+        for around in run.around_window:
+            stack.enter_context(around())
+        _warm_up(run, measured)
+        _window(run, measured)
+    return measured
+
+
+def _warm_up(run: TrainingRun, measured: Measured) -> None:
+    want_gradient = run.spec.gradient_check and gradients.why_skipped(run) is None
+    for number in range(run.spec.warmup_steps):
+        start = time.perf_counter()
+        hooks = [lambda: measured.gradient_norms.append(_gradient_norm(run))]
+        if number == 0 and want_gradient:
+            hooks.append(lambda: setattr(measured, "first_gradient", gradients.capture(run)))
+        last = number == run.spec.warmup_steps - 1
+        if last:
+            hooks.append(lambda: _note_state(run, measured, "before_step"))
+        run.before_optimizer[:0] = hooks
+        if last:
+            _count_activations(run, measured)
+        else:
+            run.step()
+        del run.before_optimizer[: len(hooks)]
+        if last:
+            _note_state(run, measured, "after_step")
+        run.timeline.clock.settle()
+        measured.warmup_seconds.append(time.perf_counter() - start)
+
+
+def _window(run: TrainingRun, measured: Measured) -> None:
+    memory.reset_peaks(run.device)
+    run.restart()
+    clock = run.timeline.clock
+    if isinstance(clock, CudaClock):
+        clock.reserve((run.spec.steps + 1) * (_MARKS_A_STEP + 4 * run.accumulation))
+    before = compile_counters()
+    retries = memory.allocator_retries(run.device)
+    start_bytes = memory.allocated(run.device)
+    start = time.monotonic()
+    for _ in range(run.spec.steps):
+        run.step()
+    run.timeline.end()
+    measured.window = (start, time.monotonic())
+    measured.times = run.timeline.times()
+    after = compile_counters()
+    measured.compiled = after
+    measured.compile_in_window = {name: after[name] - before.get(name, 0) for name in after}
+    measured.figures["allocator_retries"] = memory.allocator_retries(run.device) - retries
+    end_bytes = memory.allocated(run.device)
+    if start_bytes is not None and end_bytes is not None:
+        measured.figures["allocated_growth_bytes"] = end_bytes - start_bytes
+
+
+def compile_counters() -> dict[str, int]:
+    """torch.compile's own counters: frames compiled, graphs, breaks. All zero where nothing was compiled."""
+    import sys
+
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is None:
+        return {"frames": 0, "graphs": 0, "graph_breaks": 0}
+    counters = dynamo.counters
+    return {
+        "frames": int(counters["frames"]["ok"]),
+        "graphs": int(counters["stats"]["unique_graphs"]),
+        "graph_breaks": sum(counters["graph_break"].values()),
+    }
+
+
+def _gradient_norm(run: TrainingRun) -> float:
+    """Global L2 norm of this rank's gradients, unscaled."""
+    parts = [parameter.grad for parameter in run.model.parameters() if parameter.grad is not None]
+    parts = [part.to_local() if hasattr(part, "to_local") else part for part in parts]
+    if not parts:
+        return 0.0
+    norm = torch.nn.utils.get_total_norm([part.float() for part in parts])
+    return float(norm) / (run.scaler.get_scale() if run.scaler is not None else 1.0)
+
+
+def _note_state(run: TrainingRun, measured: Measured, moment: str) -> None:
+    state = memory.model_state(run)
+    if moment == "before_step":
+        measured.model_state.update(state)
+    measured.model_state[moment] = float(sum(state.values()))
+    held = memory.allocated(run.device)
+    if held is not None:
+        measured.model_state[f"allocated_{moment}"] = float(held)
+
+
+def _count_activations(run: TrainingRun, measured: Measured) -> None:
+    """One step in which what forward leaves for backward is counted."""
+    plain = run.forward
+
+    def counted(batch: Any) -> torch.Tensor:
+        before = memory.allocated(run.device)
+        if before is not None:
+            loss = plain(batch)
+            measured.model_state["activations"] = float((memory.allocated(run.device) or 0) - before)
+            return loss
+        with memory.SavedActivations(run.model.parameters()) as saved:
+            loss = plain(batch)
+        measured.model_state["activations"] = float(saved.bytes)
+        return loss
+
+    # an instance attribute hides the method for this one step
+    run.forward = counted  # type: ignore[method-assign]
+    try:
+        run.step()
+    finally:
+        del run.forward

@@ -1,0 +1,91 @@
+"""Memory of a trial: the allocator's peaks, and the bytes of model state by kind. All figures in bytes."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from harness.trial.training import TrainingRun
+
+NEEDS_CUDA = "only CUDA's caching allocator keeps this figure"
+
+
+def reset_peaks(device: torch.device) -> None:
+    """Forget what warm-up and compilation needed: the peaks after this are the window's."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def read_peaks(device: torch.device) -> tuple[dict[str, int], dict[str, str]]:
+    """The peaks since `reset_peaks` and what could not be had."""
+    figures = {"peak_host_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    if device.type != "cuda":
+        return figures, dict.fromkeys(("peak_allocated_bytes", "peak_reserved_bytes"), NEEDS_CUDA)
+    figures["peak_allocated_bytes"] = torch.cuda.max_memory_allocated(device)
+    figures["peak_reserved_bytes"] = torch.cuda.max_memory_reserved(device)
+    return figures, {}
+
+
+def allocated(device: torch.device) -> int | None:
+    """Bytes in live tensors on the GPU now; None on a CPU."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
+
+
+def allocator_retries(device: torch.device) -> int:
+    """How often the allocator had to empty its cache to find room."""
+    return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0)) if device.type == "cuda" else 0
+
+
+def tensor_bytes(tensors: Iterable[Any]) -> int:
+    """Bytes on this rank behind the tensors, each storage once; a sharded tensor counts its local shard."""
+    seen: dict[int, int] = {}
+    for tensor in tensors:
+        local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        if isinstance(local, torch.Tensor) and local.device.type != "meta":
+            storage = local.untyped_storage()
+            seen[storage.data_ptr()] = storage.nbytes()
+    return sum(seen.values())
+
+
+def model_state(run: TrainingRun) -> dict[str, float]:
+    """Bytes of parameters, gradients and optimizer state that this rank holds now."""
+    parameters = list(run.model.parameters()) + list(run.model.buffers())
+    gradients = [parameter.grad for parameter in run.model.parameters() if parameter.grad is not None]
+    return {
+        "parameters": tensor_bytes(parameters),
+        "gradients": tensor_bytes(gradients),
+        "optimizer": tensor_bytes(run.optimizer_tensors()),
+    }
+
+
+class SavedActivations:
+    """Counts the bytes that autograd keeps for backward, on any device: each storage once, parameters left out."""
+
+    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
+        self._known = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        self._seen: dict[int, int] = {}
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        if type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in self._known:
+                self._seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._seen.values())
+
+    def __enter__(self) -> SavedActivations:
+        self._hooks.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._hooks.__exit__(*exception)  # type: ignore[arg-type]

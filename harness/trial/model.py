@@ -1,0 +1,58 @@
+"""Build the model of a trial: real model code from transformers, from a shape, seeded, on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.errors import WorkloadError
+from harness.trial.shapes import read_shape
+
+
+def make_config(model: str, sequence_length: int) -> Any:
+    """The transformers configuration of a model, with room for `sequence_length` positions.
+
+    Raises:
+        WorkloadError: transformers does not know the model type, or refuses the values.
+    """
+    from transformers import AutoConfig
+
+    shape = read_shape(model)
+    try:
+        config = AutoConfig.for_model(shape.model_type, **shape.values)
+    except (ValueError, TypeError, KeyError) as error:
+        raise WorkloadError(f"model {model!r}: transformers does not accept this configuration ({error})") from None
+    if sequence_length > int(config.max_position_embeddings):
+        config.max_position_embeddings = sequence_length
+    config.use_cache = False
+    # said outright, or transformers warns at every first loss that it had to guess
+    config.loss_type = "ForCausalLM"
+    return config
+
+
+def make_model(config: Any, *, attention: str, dtype: torch.dtype, device: torch.device, seed: int) -> nn.Module:
+    """A causal language model with weights drawn from `seed`, in train mode.
+
+    Weights are drawn in fp32 and then rounded, so that a bf16 cell starts from the rounded weights of its fp32 baseline
+    and not from other random numbers.
+    """
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    with torch.device(device):
+        model: nn.Module = AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
+    return model.to(dtype).train()
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """The model's repeated blocks (the layers that checkpointing wraps), found as its longest list of modules."""
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    return list(max(lists, key=len)) if lists else []
+
+
+def head_of(model: nn.Module) -> nn.Module | None:
+    """The output head, where the model says which module it is."""
+    find = getattr(model, "get_output_embeddings", None)
+    return find() if callable(find) else None

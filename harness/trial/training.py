@@ -1,0 +1,245 @@
+"""A training trial, from nothing to a result. `TrainingRun` is what techniques work on; `run_training` is the trial.
+
+    prepare   ranks, device; process-wide techniques (PROCESS); model, data; MODEL, PARALLEL, COMPILE; optimizer; STEP
+    warm up   untimed steps: losses, gradient norms, bytes of model state, compilation
+    window    timed steps: marks only
+    after     peaks, figures; one step under the profiler; each technique's evidence; the gradient check
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.environment import Environment
+from harness.experiment.cell import Cell, Workload
+from harness.techniques.base import Stage, Technique
+from harness.trial import ranks as group
+from harness.trial.batching import Batch, LoaderSettings
+from harness.trial.clock import STEP, Timeline, clock_for
+from harness.trial.corpus import prepare
+from harness.trial.data import make_loader
+from harness.trial.model import make_config, make_model
+from harness.trial.profile import Profile
+from harness.trial.ranks import Ranks
+from harness.trial.spec import TrialSpec
+
+#: AdamW as everywhere in these documents: learning rate of GPT-2-sized models, torch's default betas.
+LEARNING_RATE = 3e-4
+WEIGHT_DECAY = 0.01
+
+
+class TrainingRun:
+    """Everything about one trial that a technique may look at or change. Attributes are filled in the order of `Stage`."""
+
+    def __init__(self, spec: TrialSpec, ranks: Ranks, environment: Environment) -> None:
+        self.spec = spec
+        self.ranks = ranks
+        self.environment = environment
+        self.cell = Cell(workload=Workload(name="", model=spec.model, data=spec.data), settings=spec.settings)
+        self.device = torch.device(spec.device, ranks.local_rank) if spec.device == "cuda" else torch.device("cpu")
+        self.held = ExitStack()
+        """Contexts entered before the first call and held to the end (the choice of an attention kernel)."""
+        # PROCESS
+        self.parameter_dtype = torch.float32
+        self.attention = "sdpa"
+        """transformers' word for the attention implementation."""
+        self.forward_contexts: list[Callable[[], AbstractContextManager[Any]]] = []
+        """Entered around each forward (autocast)."""
+        self.scaler: Any = None
+        """A GradScaler, for fp16."""
+        self.prepare_batch: Callable[[Batch], Batch] = lambda batch: batch
+        """Applied to a batch on the device before the model sees it."""
+        # MODEL and later
+        self.config: Any = None
+        self.model: nn.Module = nn.Module()
+        self.plain_model: nn.Module = nn.Module()
+        """The model without wrappers of parallelism or compilation: where blocks and layers are found."""
+        self.accumulation = int(spec.settings["accumulation"])
+        self.last_micro_step = True
+        """False in all but the last micro-batch of a step (data parallel gradients are exchanged only then)."""
+        self.call: Callable[..., Any] = lambda **_: None
+        """What is called with a batch; `model`, or its compiled form."""
+        self.make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] = self._adamw
+        self.optimizer_options: dict[str, Any] = {}
+        self.optimizer: Any = None
+        # the parts of a step that an engine may take over
+        self.micro_step: Callable[[Batch], torch.Tensor] = self._micro_step
+        self.backward: Callable[[torch.Tensor], None] = self._backward
+        self.update: Callable[[], None] = self._update
+        self.before_optimizer: list[Callable[[], None]] = []
+        """Between backward and the optimizer's step, gradients unscaled (clipping)."""
+        self.after_step: list[Callable[[int], None]] = []
+        """After each step, with its number from 0."""
+        self.around_window: list[Callable[[], AbstractContextManager[Any]]] = []
+        """Held from before the warm-up to the end of the window (background monitors)."""
+        self.copy: Callable[[Batch], Batch] = self._copy
+        self.wrap_batches: Callable[[Iterator[Batch]], Iterator[Batch]] = lambda batches: batches
+        """Around the loader's iterator (copying ahead on a side stream)."""
+        self.state_tensors: Callable[[], Iterable[Any]] | None = None
+        """Tensors of the optimizer's state, where an engine hides them."""
+        self.facts: dict[str, Any] = {}
+        """Notes of techniques to their own `evidence`."""
+        self.profile: Profile | None = None
+        """One step after the window; there when `evidence` is asked."""
+        # the loop
+        self.loader: Any = None
+        self.loader_iterator: Any = None
+        """torch's own iterator over the loader: it knows the worker processes."""
+        self.batches: Iterator[Batch] = iter(())
+        self.timeline = Timeline(clock_for(self.device))
+        self.losses: list[torch.Tensor] = []
+        self.tokens = 0
+        """Positions computed by this rank since `restart`, padding included."""
+        self._useful: list[int | torch.Tensor] = []
+        self.samples = 0
+        self.steps_done = 0
+
+    # -- the step -----------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One optimizer step: `accumulation` micro-batches, then the update."""
+        self.timeline(STEP)
+        loss: torch.Tensor | None = None
+        for micro in range(self.accumulation):
+            self.last_micro_step = micro == self.accumulation - 1
+            batch = next(self.batches)
+            self._count(batch)
+            self.timeline("data_wait")
+            batch = self.prepare_batch(self.copy(batch))
+            self.timeline("copy")
+            part = self.micro_step(batch)
+            loss = part if loss is None else loss + part
+        for hook in self.before_optimizer:
+            hook()
+        self.update()
+        self.timeline("optimizer")
+        assert loss is not None
+        # a copy: CUDA graphs overwrite their outputs at the next replay (pytorch#169545)
+        self.losses.append(loss / self.accumulation if self.accumulation > 1 else loss.clone())
+        for after in self.after_step:
+            after(self.steps_done)
+        self.steps_done += 1
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """The loss of a batch, under the forward contexts. Scalar tensor with gradient."""
+        with contextlib.ExitStack() as stack:
+            for context in self.forward_contexts:
+                stack.enter_context(context())
+            loss: torch.Tensor = self.call(**batch, use_cache=False).loss
+            return loss
+
+    def forward_plain(self, batch: Batch) -> torch.Tensor:
+        """The loss of a batch from the model as it is before compilation: for looking inside, outside the window."""
+        called, self.call = self.call, self.model
+        try:
+            return self.forward(batch)
+        finally:
+            self.call = called
+
+    def _micro_step(self, batch: Batch) -> torch.Tensor:
+        loss = self.forward(batch)
+        self.timeline("forward")
+        self.backward(loss / self.accumulation if self.accumulation > 1 else loss)
+        self.timeline("backward")
+        return loss.detach()
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        (self.scaler.scale(loss) if self.scaler is not None else loss).backward()
+
+    def _update(self) -> None:
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _copy(self, batch: Batch) -> Batch:
+        return {name: part.to(self.device, non_blocking=bool(self.cell["non_blocking"])) for name, part in batch.items()}
+
+    def _count(self, batch: Batch) -> None:
+        ids = batch["input_ids"]
+        self.tokens += ids.numel()
+        self.samples += len(ids)
+        mask = batch.get("attention_mask")
+        self._useful.append(ids.numel() if mask is None else mask.sum())
+
+    def useful_tokens(self) -> int:
+        """Positions since `restart` that are not padding. Waits for the device when masks lie there."""
+        return sum(int(part) for part in self._useful)
+
+    def restart(self) -> None:
+        """Begin a new window: a fresh timeline and counters at zero."""
+        self.timeline = Timeline(clock_for(self.device))
+        self.tokens = self.samples = 0
+        self._useful.clear()
+
+    def _adamw(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, **self.optimizer_options)
+
+    # -- what others ask ----------------------------------------------------------------------------------------------
+
+    def trainable(self) -> list[nn.Parameter]:
+        """Parameters that are trained."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    def optimizer_tensors(self) -> list[Any]:
+        """Tensors of the optimizer's state on this rank."""
+        if self.state_tensors is not None:
+            return list(self.state_tensors())
+        states = self.optimizer.state.values() if self.optimizer is not None else ()
+        return [value for state in states for value in state.values() if hasattr(value, "untyped_storage")]
+
+
+def build(run: TrainingRun, techniques: Iterable[Technique]) -> None:
+    """Everything up to the first step."""
+    ordered = sorted(techniques, key=lambda technique: technique.stage)
+
+    def apply(stage: Stage) -> None:
+        for technique in ordered:
+            if technique.stage == stage:
+                technique.apply(run.cell, run)
+
+    if run.device.type == "cuda":
+        torch.cuda.set_device(run.device)
+    if group.needs_group(run.spec.settings):
+        group.connect(run.ranks, run.device)
+    apply(Stage.PROCESS)
+    length = int(run.spec.settings["sequence_length"])
+    run.config = make_config(run.spec.model, length)
+    run.model = make_model(
+        run.config, attention=run.attention, dtype=run.parameter_dtype, device=run.device, seed=run.spec.seed
+    )
+    run.plain_model = run.model
+    apply(Stage.MODEL)
+    apply(Stage.PARALLEL)
+    run.call = run.model
+    apply(Stage.COMPILE)
+    apply(Stage.OPTIMIZER)
+    if run.optimizer is None:
+        run.optimizer = run.make_optimizer(run.trainable())
+    make_batches(run)
+    apply(Stage.STEP)
+    run.batches = run.wrap_batches(run.batches)
+
+
+def make_batches(run: TrainingRun) -> None:
+    """The loader and its iterator: as many batches as warm-up, window and probing can use."""
+    folder = prepare(run.spec.data, int(run.config.vocab_size), Path(run.spec.data_directory))
+    steps = run.spec.warmup_steps + run.spec.steps + PROBING_STEPS
+    run.loader = make_loader(
+        folder, LoaderSettings.of(run.spec.settings), seed=run.spec.seed, rank=run.ranks.rank, batches=steps * run.accumulation
+    )
+    run.loader_iterator = iter(run.loader)
+    run.batches = run.loader_iterator
+
+
+#: Steps after the window: some techniques want one of their own besides the profiled one.
+PROBING_STEPS = 4

@@ -1,0 +1,54 @@
+"""One process of a trial, from its spec to its result. Forked from the zygote, or started alone:
+
+    python -m harness.trial.worker SPEC
+    torchrun --nproc-per-node 2 -m harness.trial.worker SPEC
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult, TrialSpec
+
+
+def main(spec_path: Path) -> int:
+    """Run the trial that `spec_path` describes on this rank; rank 0 writes the result. Returns the exit status."""
+    from harness.environment import detect
+    from harness.trial import ranks as group
+    from harness.trial.kinds import runner
+    from harness.trial.ranks import Ranks
+
+    spec = TrialSpec.read(spec_path)
+    ranks = Ranks.from_environment()
+    try:
+        result = runner(spec.kind)(spec, ranks, detect())
+    except MemoryError:
+        result = TrialResult(outcome=Outcome.OOM, reason="out of host memory")
+    except Exception as error:  # noqa: BLE001 - whatever a trial raises is its outcome, and is reported as such
+        result = _failed(error)
+    # a rank that failed speaks for its trial: the others are stuck in a collective or gone
+    if ranks.first or result.outcome not in (Outcome.OK, Outcome.INERT, Outcome.INVALID):
+        result.write(Path(spec.record_path))
+    if result.outcome in (Outcome.OK, Outcome.INERT, Outcome.INVALID):
+        group.disconnect()
+        return 0
+    return 1
+
+
+def _failed(error: Exception) -> TrialResult:
+    """An exception as an outcome. Out of memory is a result; anything else is a crash with its last lines."""
+    import torch
+
+    traceback.print_exc()
+    text = str(error).strip()
+    if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text.lower():
+        return TrialResult(outcome=Outcome.OOM, reason=f"out of device memory: {text.splitlines()[0] if text else ''}")
+    first = text.splitlines()[0] if text else "no message"
+    return TrialResult(outcome=Outcome.CRASH, reason=f"{type(error).__name__}: {first}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
