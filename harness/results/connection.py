@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from harness.errors import StoreError, StoreSchemaError
-from harness.results.faults import explained
+from harness.results.faults import explained, readable
 from harness.results.schema import APPLICATION_ID, STORE_SCHEMA, migrate, version_of
 
 #: Seconds to wait for a reader or for a writer's commit, both of which take milliseconds.
@@ -20,7 +20,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     Raises:
         StoreError: see `Store.open`.
     """
-    with explained(path):
+    with explained(path), readable(path):
         database = _connect(path, "rwc")
         try:
             _check_kind(path, database)
@@ -44,7 +44,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     """
     if not path.is_file():
         raise StoreError(f"{path}: there is no store; give the path of one, or make it with `claimbench run`")
-    with explained(path):
+    with explained(path), readable(path):
         # "rw" and query_only, not "ro": what a killed writer left half done must be rolled back before reading
         database = _connect(path, "rw")
         try:

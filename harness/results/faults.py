@@ -36,3 +36,14 @@ def explained(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {sentence}") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}; change that or choose another store") from error
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn a stored trial that cannot be read back into a StoreError that names `path`."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{path}: it holds a trial that cannot be read ({error}); import exported records into a new store"
+        ) from error

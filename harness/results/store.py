@@ -23,7 +23,7 @@ from typing import Self
 
 from harness.errors import StoreError
 from harness.results.connection import open_for_reading, open_for_writing
-from harness.results.faults import explained
+from harness.results.faults import explained, readable
 from harness.results.lock import WriterLock
 from harness.results.record import Record
 from harness.results.schema import keep_environment
@@ -144,9 +144,10 @@ class Store:
                 kept = dict(self._database.execute("SELECT hash, content FROM environments").fetchall())
             finally:
                 self._database.execute("COMMIT")
-        environments = {key: json.loads(content) for key, content in kept.items()}
-        for text, environment, superseded in rows:
-            yield Record.from_text(text, environment=environments[environment], superseded=bool(superseded))
+        with readable(self.path):
+            environments = {key: json.loads(content) for key, content in kept.items()}
+            for text, environment, superseded in rows:
+                yield Record.from_text(text, environment=environments[environment], superseded=bool(superseded))
 
     def count(self) -> int:
         """Trials kept, superseded ones included."""

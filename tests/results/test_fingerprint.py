@@ -1,0 +1,84 @@
+"""What makes trials comparable, and what does not."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.environment import Environment
+from harness.experiment.axes import Axis
+from harness.experiment.cell import Cell, Workload
+from harness.results.fingerprint import fingerprint, fingerprint_parts, packages_used
+from harness.techniques.base import Technique
+from tests.records import CPU, DEFAULTS, H100
+
+
+def of(environment: Environment, *packages: str) -> str:
+    return fingerprint(environment, devices=environment.devices, packages=("torch", *packages))
+
+
+def test_is_16_hexadecimal_digits_and_the_same_every_time() -> None:
+    assert of(H100) == of(H100)
+    assert len(of(H100)) == 16
+    assert int(of(H100), 16) >= 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(H100, devices=H100.devices * 2), id="number of devices"),
+        pytest.param(replace(H100, devices=(replace(H100.devices[0], name="NVIDIA H200"),)), id="device"),
+        pytest.param(replace(H100, devices=(replace(H100.devices[0], power_limit_watts=500.0),)), id="power cap"),
+        pytest.param(replace(H100, driver="590.1"), id="driver"),
+        pytest.param(replace(H100, packages={**H100.packages, "torch": "2.14.0"}), id="torch"),
+        pytest.param(replace(H100, devices=()), id="no device"),
+    ],
+)
+def test_changes_with(other: Environment) -> None:
+    assert of(other) != of(H100)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(H100, devices=(replace(H100.devices[0], uuid="GPU-2"),)), id="which card"),
+        pytest.param(replace(H100, git_commit="1" * 40, git_dirty=True), id="commit"),
+        pytest.param(replace(H100, host="another"), id="host"),
+        pytest.param(replace(H100, packages={**H100.packages, "peft": "0.22"}), id="package of an unused technique"),
+        pytest.param(replace(H100, cores=128, processor="another"), id="processor, beside a GPU"),
+    ],
+)
+def test_stays_with(other: Environment) -> None:
+    assert of(other) == of(H100)
+
+
+def test_a_package_counts_where_its_technique_is_used() -> None:
+    newer = replace(H100, packages={**H100.packages, "peft": "0.22"})
+    assert of(newer, "peft") != of(H100, "peft")
+
+
+def test_installing_an_absent_package_is_a_change() -> None:
+    without = replace(H100, packages={name: version for name, version in H100.packages.items() if name != "flash-attn"})
+    assert of(without, "flash_attn") != of(H100, "flash-attn")
+    assert of(H100, "flash_attn") == of(H100, "flash-attn")
+
+
+def test_on_the_cpu_the_processor_stands_in_for_the_device() -> None:
+    assert of(replace(CPU, cores=4)) != of(CPU)
+    assert fingerprint_parts(CPU, devices=())["processor"] == ["Synthetic CPU", 2]
+
+
+def test_the_code_that_measures_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = of(H100)
+    monkeypatch.setattr("harness.results.fingerprint.MEASURING_VERSION", 999)
+    assert of(H100) != before
+
+
+class _Lora(Technique):
+    axes = (Axis(name="lora", default="off", number=int),)
+    packages = ("peft",)
+
+
+def test_packages_of_a_block_are_those_of_any_of_its_cells() -> None:
+    off = Cell(workload=Workload(name="w", model="m"), settings=DEFAULTS)
+    assert packages_used([_Lora()], [off]) == ("torch", "transformers", "triton")
+    assert packages_used([_Lora()], [off, off.but(lora=8)]) == ("peft", "torch", "transformers", "triton")
