@@ -1,0 +1,35 @@
+"""The report: `write` makes it from records, `render_report` from a judgement that exists already.
+
+    report.md        for a pull request or a terminal
+    report.html      one file, no network, light and dark, prints
+    tables/*.csv     the figures behind it
+    figures/*.svg    and *.png
+
+Needs no GPU and no torch. The same input gives the same bytes: times come from the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.judgement.claims import Claims
+    from harness.judgement.judged import Judgement
+    from harness.results.record import Record
+
+
+def render_report(
+    judgement: Judgement, claims: Claims, records: Sequence[Record], folder: Path | str, *, name: str = "claimbench"
+) -> Path:
+    """Write the whole report into `folder` and return the path of `report.html`.
+
+    Files of an earlier report there are replaced; figures and tables that are no longer part of it are removed.
+
+    Raises:
+        ClaimbenchError: the folder cannot be written.
+    """
+    from harness.report.render import write_report
+
+    return write_report(judgement, claims, records, Path(folder), name=name)

@@ -1,0 +1,182 @@
+"""The section of one claim: what was said, what was measured, what proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from harness.judgement.claims import Claim, Claims, show_settings
+from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
+from harness.judgement.metrics import Metric, UnknownMetric, metric_named
+from harness.report import formats, proof, tables
+from harness.report.details import Detail, details
+from harness.report.figures.gallery import Gallery, Picture
+from harness.report.pictures import losses_picture, sweep_picture
+from harness.report.rangeplot import range_plot
+from harness.report.sweeps import Sweep, sweeps_of
+from harness.report.verdicts import LOOKS, Look, rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quote:
+    """One place in one document."""
+
+    text: str
+    language: str
+    """`zh` where the words are Chinese, else `en`: the page tells browsers and screen readers."""
+    document: str
+    title: str
+    original_title: str
+    section: str
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """A link to another claim."""
+
+    name: str
+    anchor: str
+    statement: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimPage:
+    """All that the page shows of one claim."""
+
+    claim: Claim
+    verdict: Verdict
+    look: Look
+    rank: int
+    anchor: str
+    plot: Markup
+    quotes: tuple[Quote, ...]
+    places: str
+    """`D1 §1C, D2 table`."""
+    comparison: str
+    """Which cell against which baseline, where, on which metric."""
+    metric: str
+    contradicts: tuple[Reference, ...]
+    command: str
+    """What to run where nothing was measured; empty otherwise."""
+    study_anchor: str
+    measured: tables.Table | None
+    memory: tables.Table | None
+    figures: tables.Table | None
+    evidence: tables.Table | None
+    parity: tables.Table | None
+    details: tuple[Detail, ...]
+    sweeps: tuple[tuple[Sweep, Picture | None], ...]
+    losses: Picture | None
+    losses_at: str
+    """The anchor of the section where the same loss curves stand already; empty where they stand here."""
+
+
+def claim_pages(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple[ClaimPage, ...]:
+    """One for every claim that was judged, in the order of the verdicts."""
+    blocks: dict[str, list[BlockResult]] = {}
+    for block in judgement.blocks:
+        blocks.setdefault(block.study, []).append(block)
+    shown: dict[str, str] = {}
+    return tuple(
+        _page(verdict, claims, blocks.get(claims.claims[verdict.claim].study, []), gallery, shown)
+        for verdict in judgement.verdicts
+    )
+
+
+def anchor_of(claim: str) -> str:
+    """Where the section of a claim stands in the page."""
+    return f"claim-{formats.slug(claim)}"
+
+
+def metric_of(claim: Claim) -> Metric | None:
+    """The claim's metric; None for a statement without one, or a metric that this version does not know."""
+    try:
+        return metric_named(claim.metric) if claim.metric else None
+    except UnknownMetric:
+        return None
+
+
+def _page(
+    verdict: Verdict, claims: Claims, blocks: Sequence[BlockResult], gallery: Gallery, shown: dict[str, str]
+) -> ClaimPage:
+    claim = claims.claims[verdict.claim]
+    metric = metric_of(claim)
+    primary = primary_block(claim, verdict, blocks)
+    group = [primary] if primary else []
+    arms = _arms(claim, primary)
+    sweeps = sweeps_of(claim, metric, blocks) if metric else ()
+    losses = losses_picture(primary, gallery) if primary else None
+    anchor = anchor_of(verdict.claim)
+    first = shown.setdefault(losses.file, anchor) if losses else anchor
+    return ClaimPage(
+        claim=claim, verdict=verdict, look=LOOKS[verdict.word], rank=rank(verdict.word), anchor=anchor,
+        plot=range_plot(verdict, neutral=metric.neutral if metric else None),
+        quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric),
+        metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
+        command=_command(verdict, claim), study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
+        measured=tables.study_table(claim.study, group) if group else None,
+        memory=tables.memory_table(group), figures=tables.figures_table(group),
+        evidence=proof.evidence_table(arms), parity=proof.parity_table(arms), details=details(verdict),
+        sweeps=tuple((sweep, sweep_picture([(claim, verdict)], sweep, gallery)) for sweep in sweeps),
+        losses=losses if first == anchor else None, losses_at="" if first == anchor else first,
+    )  # fmt: skip
+
+
+def primary_block(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> BlockResult | None:
+    """The block that the verdict stands on, else the one at the claim's sweep point, else the study's first."""
+    by_key = [block for block in blocks if verdict.block and block.block == verdict.block]
+    by_point = [block for block in blocks if claim.at.items() <= block.sweep.items()]
+    return next(iter([*by_key, *by_point, *blocks]), None)
+
+
+def _arms(claim: Claim, block: BlockResult | None) -> list[ArmResult]:
+    """The arms that the claim speaks of; all of the block where it names none that is there."""
+    if block is None:
+        return []
+    entries = [settings for entry in claim.order for settings in entry.cells]
+    names = {show_settings(settings) for settings in (claim.cell, *claim.also, *entries)} - {"baseline"}
+    named = [arm for arm in block.arms if arm.name in names]
+    return named or [arm for arm in block.arms if arm.role == "cell"]
+
+
+def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:
+    quotes = []
+    for source in claim.sources:
+        document = claims.documents.get(source.document)
+        quotes.append(
+            Quote(
+                text=source.quote,
+                document=source.document,
+                section=source.section,
+                language="zh" if any("\u4e00" <= sign <= "\u9fff" for sign in source.quote) else "en",
+                title=document.title if document else "",
+                file=document.file if document else "",
+                original_title=document.original_title if document else "",
+            )  # fmt: skip
+        )
+    return tuple(quotes)
+
+
+def _comparison(claim: Claim, metric: Metric | None) -> str:
+    cells = " and ".join(show_settings(cell) for cell in (claim.cell, *claim.also))
+    baseline = show_settings(claim.baseline)
+    point = f" at {formats.settings(claim.at)}" if claim.at else ""
+    view = f", {claim.view} memory" if metric and metric.uses_view else ""
+    against = f" against {baseline}" if metric is None or metric.neutral is not None else ""
+    return f"{cells}{against} in study {claim.study}{point}{view}"
+
+
+def _contradicts(claim: Claim, claims: Claims) -> tuple[Reference, ...]:
+    others = [claims.claims[name] for name in claim.contradicts if name in claims.claims]
+    names = [name for name in claim.contradicts if name in claims.claims]
+    return tuple(
+        Reference(name=name, anchor=anchor_of(name), statement=other.statement)
+        for name, other in zip(names, others, strict=True)
+    )
+
+
+def _command(verdict: Verdict, claim: Claim) -> str:
+    return f"claimbench run --matrix matrix.yaml --study {claim.study}" if verdict.word is Word.NOT_RUN else ""

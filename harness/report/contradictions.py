@@ -1,0 +1,88 @@
+"""Documents that say different things of the same figure, side by side on the same curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.judgement.claims import Claim, Claims
+from harness.judgement.judged import BlockResult, Judgement, Verdict
+from harness.report import formats
+from harness.report.claim_page import anchor_of, metric_of
+from harness.report.figures.gallery import Gallery, Picture
+from harness.report.pictures import sweep_picture
+from harness.report.sweeps import Sweep, sweeps_of, where_it_holds
+from harness.report.verdicts import LOOKS, Look
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the claims, with what is said and what was found."""
+
+    name: str
+    anchor: str
+    documents: str
+    statement: str
+    quotes: tuple[str, ...]
+    verdict: Verdict
+    look: Look
+    holds: tuple[str, ...]
+    """Where along the curve it holds, in sentences."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """Two or more claims that cannot all be right under the same conditions."""
+
+    anchor: str
+    title: str
+    sides: tuple[Side, ...]
+    picture: Picture | None
+    missing: str
+
+
+def contradictions(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple[Contradiction, ...]:
+    """Each group of claims that name each other, once."""
+    verdicts = {verdict.claim: verdict for verdict in judgement.verdicts}
+    groups = dict.fromkeys(
+        tuple(sorted({name, *claim.contradicts} & verdicts.keys(), key=list(verdicts).index))
+        for name, claim in claims.claims.items() if claim.contradicts and name in verdicts
+    )  # fmt: skip
+    return tuple(
+        _contradiction(group, claims, verdicts, judgement.blocks, gallery) for group in groups if len(group) > 1
+    )
+
+
+def _contradiction(
+    group: Sequence[str], claims: Claims, verdicts: dict[str, Verdict], blocks: Sequence[BlockResult], gallery: Gallery
+) -> Contradiction:
+    members = [(claims.claims[name], verdicts[name]) for name in group]
+    first = members[0][0]
+    metric = metric_of(first)
+    own = [block for block in blocks if block.study == first.study]
+    sweeps = sweeps_of(first, metric, own) if metric else ()
+    alike = [
+        (claim, verdict) for claim, verdict in members if claim.metric == first.metric and claim.study == first.study
+    ]
+    picture = sweep_picture(alike, sweeps[0], gallery) if sweeps and len(alike) > 1 else None
+    missing = "" if picture or not first.metric else (
+        f"No curve: study {first.study} has no two measured sweep points. "
+        f"Run: claimbench run --matrix matrix.yaml --study {first.study}"
+    )  # fmt: skip
+    return Contradiction(
+        anchor=f"contradiction-{formats.slug('-'.join(group))}", title=" against ".join(group), picture=picture,
+        sides=tuple(_side(claim, verdict, sweeps) for claim, verdict in members), missing=missing,
+    )  # fmt: skip
+
+
+def _side(claim: Claim, verdict: Verdict, sweeps: Sequence[Sweep]) -> Side:
+    comparable = [sweep for sweep in sweeps if sweep.metric.name == claim.metric and sweep.study == claim.study]
+    holds = [
+        sentence for sweep in comparable for curve in sweep.curves
+        if (sentence := where_it_holds(curve, sweep.axis, sweep.metric, claim.bounds, named=len(sweep.curves) > 1))
+    ]  # fmt: skip
+    return Side(
+        name=verdict.claim, anchor=anchor_of(verdict.claim), documents=claim.documents, statement=claim.statement,
+        quotes=tuple(source.quote for source in claim.sources), verdict=verdict, look=LOOKS[verdict.word],
+        holds=tuple(holds),
+    )  # fmt: skip

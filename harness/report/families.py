@@ -1,0 +1,79 @@
+"""Which sweep points form a line: along one axis with the others fixed, or along the length at a fixed token count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.judgement.judged import BlockResult
+from harness.report import formats
+
+LENGTH, BATCH = "sequence_length", "batch_size"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Blocks in order of `axis`. `fixed` says what they share: `sequence length 1024`, `8192 tokens a batch`."""
+
+    axis: str
+    kind: str
+    """`alone`: only the axis changes; `tokens`: length and batch change, their product does not."""
+    fixed: str
+    blocks: tuple[BlockResult, ...]
+
+
+def families(blocks: Sequence[BlockResult]) -> tuple[tuple[Family, ...], ...]:
+    """Groups of families that share a figure (same axis, same kind), the longest first.
+
+    A group is kept only if it shows a point that no earlier one shows.
+    """
+    found: dict[tuple[str, str, str], list[BlockResult]] = {}
+    for block in blocks:
+        for key in _keys(block):
+            found.setdefault(key, []).append(block)
+    every = [
+        Family(axis=axis, kind=kind, fixed=fixed, blocks=_ordered(axis, members))
+        for (axis, kind, fixed), members in found.items() if len({float(each.sweep[axis]) for each in members}) > 1
+    ]  # fmt: skip
+    long = [family for family in every if len(family.blocks) > 2]
+    groups: dict[tuple[str, str], list[Family]] = {}
+    for family in long or every:
+        groups.setdefault((family.axis, family.kind), []).append(family)
+    return _cover(sorted(groups.values(), key=lambda group: -max(len(family.blocks) for family in group)))
+
+
+def _keys(block: BlockResult) -> list[tuple[str, str, str]]:
+    device = block.device
+    keys = []
+    for axis, value in block.sweep.items():
+        if _number(value):
+            rest = {name: each for name, each in block.sweep.items() if name != axis}
+            keys.append((axis, "alone", _described(rest, device)))
+    length, batch = block.sweep.get(LENGTH), block.sweep.get(BATCH)
+    if isinstance(length, int) and isinstance(batch, int):
+        rest = {name: each for name, each in block.sweep.items() if name not in {LENGTH, BATCH}}
+        keys.append((LENGTH, "tokens", _described({"tokens a batch": length * batch, **rest}, device)))
+    return keys
+
+
+def _described(rest: Mapping[str, object], device: str) -> str:
+    return ", ".join([*(f"{formats.axis_name(name)} {value}" for name, value in rest.items()), device])
+
+
+def _ordered(axis: str, blocks: Sequence[BlockResult]) -> tuple[BlockResult, ...]:
+    return tuple(sorted(blocks, key=lambda block: float(block.sweep[axis])))
+
+
+def _cover(groups: Sequence[Sequence[Family]]) -> tuple[tuple[Family, ...], ...]:
+    shown: set[int] = set()
+    kept = []
+    for group in groups:
+        members = {id(block) for family in group for block in family.blocks}
+        if members - shown:
+            kept.append(tuple(group))
+            shown |= members
+    return tuple(kept)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,157 @@
+"""Bars and dots by cell: memory in its views, phases of a step, the stack, interactions, noise floor, targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.report.figures import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """A value with its interval; the ends equal the value where there is none."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    marked: bool = False
+
+
+def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
+    """Grouped bars: peak memory of each cell in each view, GiB."""
+    import seaborn
+
+    axes = figure.subplots()
+    names = [name for name, views in cells.items() for _ in views]
+    views = [view for each in cells.values() for view in each]
+    gib = [value / 2**30 for each in cells.values() for value in each.values()]
+    seaborn.barplot(
+        x=gib, y=[style.shorten(name) for name in names], hue=views, ax=axes, palette=_palette(views), orient="h",
+        saturation=1, errorbar=None, edgecolor=style.PAPER, linewidth=0.6,
+    )  # fmt: skip
+    axes.set(xlabel="peak memory (GiB)", ylabel="")
+    _horizontal(axes)
+    _legend_below(figure, axes)
+
+
+def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
+    """Stacked bars: where the time of a step goes, milliseconds."""
+    axes = figure.subplots()
+    order = list(dict.fromkeys(phase for each in cells.values() for phase in each))
+    names = [style.shorten(name) for name in cells]
+    left = [0.0] * len(names)
+    for index, phase in enumerate(order):
+        widths = [1000 * each.get(phase, 0.0) for each in cells.values()]
+        axes.barh(
+            range(len(names)), widths, left=left, label=phase.replace("_", " "), color=style.colour(index), height=0.66,
+            hatch=("", "///", "\\\\\\", "--", "xx", "++")[index % 6], edgecolor=style.PAPER, linewidth=0.6,
+        )  # fmt: skip
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set(xlabel="mean time of a step (ms)")
+    _horizontal(axes)
+    _legend_below(figure, axes)
+
+
+def waterfall(figure: Figure, steps: Sequence[tuple[str, float]], *, unit: str) -> None:
+    """Each technique's own step from the stack before it to the stack with it; multiples of the baseline."""
+    axes = figure.subplots()
+    before = 1.0
+    for row, (name, value) in enumerate(steps):
+        better = (value >= before) == (unit == "speed")
+        axes.barh(row, value - before, left=before, color=style.SERIES[0] if better else style.SERIES[1], height=0.62,
+                  hatch="" if better else "///", edgecolor=style.PAPER, linewidth=0.6)  # fmt: skip
+        axes.plot([before, before], [row - 0.7, row + 0.31], color=style.MUTED, linewidth=0.9)
+        axes.annotate(
+            f"{value:.2f}x",
+            (max(value, before), row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+        )
+        before = value
+    axes.axvline(1, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
+    axes.set_yticks(
+        range(len(steps)), [style.shorten(f"+ {name}" if index else name) for index, (name, _) in enumerate(steps)]
+    )
+    axes.invert_yaxis()
+    axes.margins(x=0.16)
+    what = "tokens/s" if unit == "speed" else "peak reserved memory"
+    axes.set(xlabel=f"{what}, multiple of the baseline")
+    _horizontal(axes)
+
+
+def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
+    """Measured gain of a combination (dot with interval) against the product of its parts' gains (open square)."""
+    axes = figure.subplots()
+    for row, (dot, product) in enumerate(rows):
+        axes.plot([product, dot.value], [row, row], color=style.GRID, linewidth=3, zorder=1)
+        axes.plot(product, row, marker="s", markerfacecolor=style.PAPER, markeredgecolor=style.SERIES[1], linestyle="none",
+                  label="product of the single gains" if row == 0 else None, zorder=3)  # fmt: skip
+        axes.errorbar(dot.value, row, xerr=[[dot.value - dot.low], [dot.high - dot.value]], marker="o", color=style.SERIES[0],
+                      capsize=2.5, linestyle="none", label="measured together" if row == 0 else None, zorder=4)  # fmt: skip
+    _rows(axes, [dot.name for dot, _ in rows])
+    axes.set(xlabel="speed, multiple of the baseline")
+    _legend_below(figure, axes)
+
+
+def dots(
+    figure: Figure, values: Sequence[Dot], *, x_label: str, lines: Sequence[tuple[str, float]], percent: bool = False
+) -> None:
+    """One dot a row with its interval; reference values as vertical lines; marked rows stand out."""
+    axes = figure.subplots()
+    for row, dot in enumerate(values):
+        colour = style.SERIES[1] if dot.marked else style.SERIES[0]
+        axes.errorbar(dot.value, row, xerr=[[dot.value - dot.low], [dot.high - dot.value]], color=colour, capsize=2.5,
+                      marker="D" if dot.marked else "o", linestyle="none")  # fmt: skip
+    for index, (label, value) in enumerate(lines):
+        axes.axvline(value, color=style.MUTED if not label else style.BANDS[index % 2], linewidth=1.3, linestyle=style.line(index + 1),
+                     label=label or None)  # fmt: skip
+    if percent:
+        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    _rows(axes, [dot.name for dot in values])
+    axes.set(xlabel=x_label)
+    _legend_below(figure, axes)
+
+
+def height(rows: int, *, each: float = 0.3, rest: float = 1.2) -> float:
+    """Inches for so many rows."""
+    return rest + each * max(rows, 2)
+
+
+def _rows(axes: Axes, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), [style.shorten(name) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    _horizontal(axes)
+
+
+def _horizontal(axes: Axes) -> None:
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
+    axes.set_axisbelow(True)
+
+
+def _legend_below(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if axes.get_legend() is not None:
+        axes.get_legend().remove()
+    if handles:
+        figure.legend(
+            handles,
+            [style.shorten(label, 52) for label in labels],
+            loc="outside lower center",
+            ncols=min(4, len(labels)),
+        )
+
+
+def _palette(names: Sequence[str]) -> dict[str, str]:
+    return {name: style.colour(index) for index, name in enumerate(dict.fromkeys(names))}

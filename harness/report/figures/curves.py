@@ -1,0 +1,108 @@
+"""Lines: a metric along a sweep with claimed bands, and loss curves over each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.report.figures import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """A claimed range; an open end reaches to the edge of the figure."""
+
+    label: str
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One curve with intervals; `low` and `high` equal `ys` where there is none."""
+
+    name: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+def sweep(
+    figure: Figure, lines: Sequence[Line], bands: Sequence[Band], *, x_label: str, y_label: str,
+    neutral: float | None, percent: bool,
+) -> None:  # fmt: skip
+    """Curves over a logarithmic axis (values of a sweep double), the claimed ranges as bands behind them."""
+    import seaborn
+
+    axes = figure.subplots()
+    for index, each in enumerate(lines):
+        seaborn.lineplot(
+            x=list(each.xs), y=list(each.ys), ax=axes, label=each.name, color=style.colour(index),
+            marker=style.marker(index), linestyle=style.line(index), errorbar=None, markeredgecolor=style.PAPER,
+        )  # fmt: skip
+        errors = [[y - low for y, low in zip(each.ys, each.low, strict=True)],
+                  [high - y for y, high in zip(each.ys, each.high, strict=True)]]  # fmt: skip
+        axes.errorbar(
+            each.xs, each.ys, yerr=errors, fmt="none", ecolor=style.colour(index), elinewidth=1.2, capsize=2.5
+        )
+    xs = sorted({x for each in lines for x in each.xs})
+    if xs[0] > 0:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(xs, [f"{x:g}" for x in xs])
+    axes.minorticks_off()
+    _neutral(axes, neutral)
+    _bands(axes, bands)
+    if percent:
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    axes.set(xlabel=x_label, ylabel=y_label)
+    style.outside_legend(axes, columns=2)
+
+
+def _neutral(axes: Axes, neutral: float | None) -> None:
+    if neutral is not None:
+        axes.axhline(neutral, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
+
+
+def _bands(axes: Axes, bands: Sequence[Band]) -> None:
+    ends = [end for band in bands for end in (band.low, band.high) if end is not None]
+    low, high = axes.get_ylim()
+    low, high = min([low, *ends]), max([high, *ends])
+    room = 0.04 * (high - low)
+    axes.set_ylim(low - room, high + room)
+    bottom, top = axes.get_ylim()
+    for index, band in enumerate(bands):
+        colour = style.BANDS[index % len(style.BANDS)]
+        floor, ceiling = bottom if band.low is None else band.low, top if band.high is None else band.high
+        axes.axhspan(floor, ceiling, color=colour, alpha=0.2, linewidth=0, zorder=0, label=band.label)
+        for end in (band.low, band.high):
+            if end is not None:
+                axes.axhline(end, color=colour, linewidth=1, zorder=0.5)
+    axes.set_ylim(bottom, top)
+
+
+def losses(
+    figure: Figure, curves: Mapping[str, Sequence[float]], baseline: str, *, margins: Mapping[str, float]
+) -> None:
+    """Above: the loss of each cell by step. Below: its distance from the baseline's, where a difference can be seen."""
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    reference = curves[baseline]
+    for index, (name, values) in enumerate(curves.items()):
+        look = {"color": style.colour(index), "linestyle": style.line(index), "linewidth": 1.5}
+        upper.plot(range(1, len(values) + 1), values, label=style.shorten(name), **look)  # type: ignore[arg-type]
+        if name != baseline:
+            gap = [value - other for value, other in zip(values, reference, strict=False)]
+            lower.plot(range(1, len(gap) + 1), gap, **look)  # type: ignore[arg-type]
+    margin = max(margins.values(), default=0.0)
+    if margin > 0:
+        lower.axhspan(-margin, margin, color=style.BANDS[0], alpha=0.18, linewidth=0, label="margin of parity")
+        lower.legend(loc="best")
+    lower.axhline(0, color=style.MUTED, linewidth=0.9)
+    upper.set(ylabel="loss (nats)")
+    lower.set(xlabel="step, warm-up included", ylabel="minus baseline")
+    figure.legend(*upper.get_legend_handles_labels(), loc="outside lower center", ncols=2, handlelength=2.6)

@@ -1,0 +1,70 @@
+"""Points: speed against memory, and predicted against measured memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.report.figures import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """One cell. `label` is written beside it where there is one."""
+
+    group: str
+    x: float
+    y: float
+    label: str = ""
+
+
+def pareto(figure: Figure, spots: Sequence[Spot], front: Sequence[Spot]) -> None:
+    """Every cell by peak memory and speed; those that no other beats on both are joined and numbered."""
+    import seaborn
+
+    axes = figure.subplots()
+    axes.step(
+        [each.x for each in front], [each.y for each in front], where="post", color=style.MUTED, linewidth=1.2, zorder=1
+    )
+    groups = list(dict.fromkeys(each.group for each in spots))
+    seaborn.scatterplot(
+        x=[each.x for each in spots], y=[each.y for each in spots], hue=[each.group for each in spots],
+        style=[each.group for each in spots], ax=axes, s=34, edgecolor=style.PAPER, zorder=2,
+        palette={name: style.colour(index) for index, name in enumerate(groups)},
+        markers={name: style.marker(index) for index, name in enumerate(groups)},
+    )  # fmt: skip
+    for each in front:
+        axes.annotate(
+            each.label, (each.x, each.y), xytext=(-5, 5), textcoords="offset points", ha="right", fontweight="bold"
+        )
+    axes.margins(0.08)
+    axes.set(xlabel="peak reserved memory (GiB)", ylabel="tokens/s")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    handles, labels = axes.get_legend_handles_labels()
+    axes.get_legend().remove()
+    shown = 12
+    more = [] if len(labels) <= shown else [f"and {len(labels) - shown} more studies"]
+    figure.legend(handles[:shown], [style.shorten(label, 26) for label in labels[:shown]], title=more[0] if more else None,
+                  loc="outside lower center", ncols=3)  # fmt: skip
+
+
+def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float) -> None:
+    """The document's estimate against the measured peak, GiB on both axes; inside the band it is within the claim."""
+    axes = figure.subplots()
+    values = [value for each in spots for value in (each.x, each.y)]
+    ends = (min(values) * 0.7, max(values) * 1.4)
+    axes.fill_between(ends, [low * end for end in ends], [high * end for end in ends], color=style.BANDS[0], alpha=0.2, linewidth=0,
+                      label=f"predicted ÷ measured from {low:g} to {high:g}")  # fmt: skip
+    axes.plot(ends, ends, color=style.MUTED, linewidth=0.9)
+    for index, group in enumerate(dict.fromkeys(each.group for each in spots)):
+        members = [each for each in spots if each.group == group]
+        axes.scatter([each.x for each in members], [each.y for each in members], s=30, color=style.colour(index), edgecolor=style.PAPER,
+                     marker=style.marker(index), label=style.shorten(group, 26), zorder=3)  # fmt: skip
+    axes.set(xscale="log", yscale="log", xlabel="measured peak (GiB)", ylabel="predicted (GiB)", xlim=ends)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)

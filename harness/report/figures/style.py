@@ -1,0 +1,78 @@
+"""One look for all figures: colours that are told apart by colour-blind eyes and hold on white and on near-black."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, MUTED, GRID, PAPER = "#1d232b", "#626c78", "#dfe3e8", "#fefefe"
+#: Series in fixed order (after Okabe and Ito, darkened to 3:1 on white).
+SERIES = ("#2b6cb0", "#c2571a", "#15806a", "#9a4fae", "#a67c00", "#5b6b7c", "#b83260", "#4a8fb5")
+#: Claimed bands: two at most stand on one curve.
+BANDS = ("#3d8f7a", "#c98a1b")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
+
+#: Colour in a figure → CSS variable of the page, so that inline figures follow the theme.
+VARIABLES: dict[str, str] = {
+    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--rule)", PAPER: "var(--card)",
+    **{colour: f"var(--c{index})" for index, colour in enumerate(SERIES, start=1)},
+    **{colour: f"var(--band{index})" for index, colour in enumerate(BANDS, start=1)},
+}  # fmt: skip
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Within it, every figure that is made has the report's look."""
+    import matplotlib
+    import seaborn
+
+    with matplotlib.rc_context({**seaborn.axes_style("whitegrid"), **_parameters()}):
+        yield
+
+
+def _parameters() -> dict[str, object]:
+    return {
+        "svg.fonttype": "none", "svg.hashsalt": "claimbench",  # text stays text; ids are the same in every run
+        "text.parse_math": False,  # a `$` in a name is a character
+        "font.family": ["DejaVu Sans"], "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9,
+        "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 8.5, "legend.frameon": False,
+        "text.color": INK, "axes.labelcolor": INK, "axes.titlecolor": INK, "xtick.color": MUTED, "ytick.color": MUTED,
+        "axes.edgecolor": MUTED, "grid.color": GRID, "grid.linewidth": 0.7, "axes.linewidth": 0.8,
+        "figure.facecolor": PAPER, "axes.facecolor": "none", "savefig.facecolor": PAPER, "legend.labelcolor": INK,
+        "lines.linewidth": 1.6, "lines.markersize": 5, "axes.spines.top": False, "axes.spines.right": False,
+    }  # fmt: skip
+
+
+def colour(index: int) -> str:
+    """The colour of the series with this index."""
+    return SERIES[index % len(SERIES)]
+
+
+def marker(index: int) -> str:
+    """Its marker."""
+    return MARKERS[index % len(MARKERS)]
+
+
+def line(index: int) -> str | tuple[int, tuple[int, ...]]:
+    """Its line style."""
+    return LINES[index % len(LINES)]  # type: ignore[return-value]
+
+
+def shorten(name: str, limit: int = 38) -> str:
+    """A cell's name that fits beside an axis."""
+    return name if len(name) <= limit else f"{name[: limit - 1]}…"
+
+
+def outside_legend(axes: Axes, *, columns: int = 3) -> None:
+    """The legend below the axes, where it covers nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        axes.legend(
+            handles, [shorten(label) for label in labels], loc="upper center", bbox_to_anchor=(0.5, -0.17),
+            ncols=min(columns, len(labels)), handlelength=2.6, columnspacing=1.6,
+        )  # fmt: skip

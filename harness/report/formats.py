@@ -1,0 +1,93 @@
+"""How numbers become text: one place, so that the same figure never stands in two spellings on one page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+#: What stands where there is no figure.
+ABSENT = "–"
+
+
+def ratio(value: float | None) -> str:
+    """`1.48x`; three significant digits below 10, so that 0.998x and 1.002x stay apart."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    digits = 3 if 0.95 < value < 1.05 else 2 if value < 10 else 1
+    return f"{value:.{digits}f}x"
+
+
+def share(value: float | None) -> str:
+    """`37.5%` for 0.375."""
+    return ABSENT if value is None or not math.isfinite(value) else f"{100 * value:.1f}%"
+
+
+def plain(value: float | None) -> str:
+    """Up to four significant digits."""
+    return ABSENT if value is None or not math.isfinite(value) else f"{value:.4g}"
+
+
+def rate(value: float | None) -> str:
+    """Tokens/s with thousands separated: `41,230`; below 100 with one digit after the point."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
+def size(value: float | None) -> str:
+    """Bytes as `12.41 GiB` or `310 MiB`."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    gib = value / 2**30
+    return f"{gib:.2f} GiB" if gib >= 1 else f"{value / 2**20:.1f} MiB"
+
+
+def milliseconds(value: float | None) -> str:
+    """Seconds as `12.3 ms`."""
+    return ABSENT if value is None or not math.isfinite(value) else f"{1000 * value:.3g} ms"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """An interval of ratios: `[1.46, 1.50]`, or nothing where the rules give none."""
+    if low is None or high is None:
+        return ""
+    digits = 3 if max(abs(low - 1), abs(high - 1)) < 0.05 else 2
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def with_span(value: float | None, low: float | None, high: float | None) -> str:
+    """`1.48x [1.46, 1.50]`."""
+    return f"{ratio(value)} {span(low, high)}".strip()
+
+
+def settings(point: Mapping[str, object]) -> str:
+    """`sequence_length=2048 batch_size=8`."""
+    return " ".join(
+        f"{axis}={str(value).lower() if isinstance(value, bool) else value}" for axis, value in point.items()
+    )
+
+
+def axis_name(axis: str) -> str:
+    """An axis as people say it: `sequence length`."""
+    return axis.replace("_", " ")
+
+
+def moment(text: str) -> str:
+    """An ISO time as `2025-03-01 14:05 UTC`; what cannot be read stays as it is."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{when:%Y-%m-%d %H:%M} UTC"
+
+
+def slug(text: str) -> str:
+    """A name that is safe as a file name and as an anchor: letters, digits, dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "unnamed"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 trial`, `3 trials`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,163 @@
+"""On what machine, when and with which versions: read from the records' environments, never from this machine."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.report import formats
+from harness.report.tables import Table
+from harness.results.record import Record
+
+#: Packages named on the first screen; the rest stand in the section on the environment.
+LEADING = ("torch", "transformers", "deepspeed", "flash-attn", "peft", "bitsandbytes", "triton")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The first lines of a report."""
+
+    title: str
+    """`NVIDIA H100 80GB HBM3`, `2 × …`, or the processor where there is no GPU."""
+    facts: tuple[tuple[str, str], ...]
+    when: str
+    trials: str
+    warning: str
+    """What limits everything below: smoke scale, no GPU, several machines. Empty when nothing does."""
+    environment: Table
+    commands: tuple[str, ...]
+
+
+def describe(records: Sequence[Record]) -> Machine:
+    """Sum up the environments of all records."""
+    environments = _environments(records)
+    titles = list(dict.fromkeys(_title(environment) for environment, _ in environments))
+    return Machine(
+        title="; ".join(titles) or "no machine: nothing was run",
+        facts=_facts(environments[0][0]) if environments else (),
+        when=_when(records),
+        trials=_trials(records),
+        warning=_warning(records, titles),
+        environment=_table(environments),
+        commands=reproduce(records),
+    )
+
+
+def reproduce(records: Sequence[Record]) -> tuple[str, ...]:
+    """The command lines that measure all of this again."""
+    commits = list(dict.fromkeys(str(each.environment.get("git_commit") or "") for each in records))
+    checkout = [f"git checkout {commits[0]}"] if len(commits) == 1 and commits[0].strip("0") else []
+    smoke = bool(records) and all(record.scale == "smoke" for record in records)
+    rounds = max((record.round for record in records), default=0)
+    flags = f"{' --scale smoke' if smoke else ''}{f' --rounds {rounds}' if rounds else ''}"
+    return (
+        *checkout,
+        "pip install -c constraints.txt '.[train]'",
+        f"claimbench run --matrix matrix.yaml{flags}",
+        "claimbench report",
+    )
+
+
+def device_name(environment: Mapping[str, Any]) -> str:
+    """The GPU's name, or `CPU`."""
+    devices = environment.get("devices") or ()
+    return str(devices[0]["name"]) if devices else "CPU"
+
+
+def device_memory_bytes(environment: Mapping[str, Any]) -> int | None:
+    """Memory of one GPU, where there is one."""
+    devices = environment.get("devices") or ()
+    return int(devices[0]["memory_bytes"]) if devices else None
+
+
+def _environments(records: Sequence[Record]) -> list[tuple[dict[str, Any], int]]:
+    """Distinct environments with the number of their trials, most used first."""
+    kept: dict[str, dict[str, Any]] = {}
+    counts: Counter[str] = Counter()
+    known: dict[int, str] = {}
+    for record in records:
+        key = known.get(id(record.environment))
+        if key is None:
+            key = known[id(record.environment)] = json.dumps(record.environment, sort_keys=True, default=str)
+        kept.setdefault(key, record.environment)
+        counts[key] += 1
+    return [(kept[key], count) for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _title(environment: Mapping[str, Any]) -> str:
+    devices = [str(device["name"]) for device in environment.get("devices") or ()]
+    if not devices:
+        cores = environment.get("cores") or 0
+        return f"CPU only: {environment.get('processor') or 'unknown processor'}, {formats.plural(cores, 'core')}"
+    names = Counter(devices)
+    return " + ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+
+
+def _facts(environment: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    packages = environment.get("packages") or {}
+    devices = environment.get("devices") or ()
+    limit = devices[0].get("power_limit_watts") if devices else None
+    pairs = [
+        ("driver", environment.get("driver")),
+        ("CUDA", environment.get("cuda_driver")),
+        ("power limit", f"{limit:g} W" if limit else None),
+        *((name, packages.get(name)) for name in LEADING),
+        ("Python", environment.get("python")),
+    ]
+    return tuple((name, str(value)) for name, value in pairs if value)
+
+
+def _when(records: Sequence[Record]) -> str:
+    if not records:
+        return "never"
+    first, last = min(record.started_at for record in records), max(record.started_at for record in records)
+    return formats.moment(first) if first == last else f"{formats.moment(first)} to {formats.moment(last)}"
+
+
+def _trials(records: Sequence[Record]) -> str:
+    counts = Counter(record.outcome.value for record in records if not record.superseded)
+    parts = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items(), key=lambda item: -item[1]))
+    return f"{formats.plural(len(records), 'trial')}{f' ({parts})' if parts else ''}"
+
+
+def _warning(records: Sequence[Record], titles: Sequence[str]) -> str:
+    if not records:
+        return "Nothing is stored yet, so every claim is “not run”. Run: claimbench run --matrix matrix.yaml"
+    smoke = any(record.scale == "smoke" for record in records)
+    cpu = not any(record.environment.get("devices") for record in records)
+    if smoke or cpu:
+        what = " on a ".join([*(["Smoke scale"] if smoke else []), *(["CPU"] if cpu else [])])
+        what = what if smoke else "Run on a CPU"
+        return (
+            f"{what}: this run shows that every part works. Noise labels only; nothing here says anything about a GPU, "
+            "and claims about GPUs are “not comparable”."
+        )
+    if len(titles) > 1:
+        return f"Trials of {len(titles)} different machines are shown; pairs never mix them."
+    return ""
+
+
+def _table(environments: Sequence[tuple[dict[str, Any], int]]) -> Table:
+    flat = [_flat(environment) for environment, _ in environments]
+    names = list(dict.fromkeys(name for each in flat for name in each))
+    rows = [(name, *(each.get(name, formats.ABSENT) for each in flat)) for name in names]
+    heads = [
+        f"environment {index} ({formats.plural(count, 'trial')})" for index, (_, count) in enumerate(environments, 1)
+    ]
+    return Table(caption="What the records say of the machine", columns=("what", *heads), rows=tuple(rows))
+
+
+def _flat(environment: Mapping[str, Any]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for index, device in enumerate(environment.get("devices") or ()):
+        memory = formats.size(device.get("memory_bytes"))
+        flat[f"GPU {index}"] = f"{device['name']}, {memory}, {device.get('uuid', '')}"
+    for name in ("driver", "cuda_driver", "python", "system", "processor", "cores", "host", "git_commit", "git_dirty"):
+        if environment.get(name) is not None:
+            flat[name.replace("_", " ")] = str(environment[name])
+    flat.update({name: str(version) for name, version in sorted((environment.get("packages") or {}).items())})
+    flat.update({f"tool {name}": str(what) for name, what in sorted((environment.get("tools") or {}).items())})
+    return flat

@@ -1,0 +1,65 @@
+"""What is seen across studies: contradictions, speed against memory, the stack, interactions, phases, targets, noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.judgement.claims import Claims
+from harness.judgement.judged import BlockResult, Judgement
+from harness.report.contradictions import Contradiction, contradictions
+from harness.report.csvs import Row
+from harness.report.figures.gallery import Gallery, Picture
+from harness.report.frontier import frontier_part
+from harness.report.gains import interactions_part, stack_part
+from harness.report.levels import estimator_part, noise_part, targets_part
+from harness.report.part import Part
+from harness.report.pictures import memory_picture, phases_picture
+
+#: Studies whose phases and memory are drawn; all are in the tables.
+MOST_DRAWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """The sections after the claims."""
+
+    contradictions: tuple[Contradiction, ...]
+    parts: tuple[Part, ...]
+    tables: dict[str, list[Row]] = field(default_factory=dict)
+    """File name → rows, for the CSV files of these sections."""
+
+
+def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview:
+    """Put the sections together; one that has nothing to show says what is missing and what to run."""
+    blocks = judgement.blocks
+    parts = (
+        frontier_part(blocks, gallery),
+        stack_part(blocks, gallery),
+        interactions_part(blocks, gallery),
+        _drawn_part(
+            "phases", "Where the time of a step goes", _each_study(blocks, gallery, phases_picture),
+            "No trial recorded the phases of a step. They are recorded by every training trial that ends ok.",
+        ),
+        _drawn_part(
+            "memory", "Peak memory in three views", _each_study(blocks, gallery, memory_picture),
+            "No device memory was recorded: it needs a GPU. Run on one: claimbench run --matrix matrix.yaml",
+        ),
+        targets_part(judgement, claims, gallery),
+        estimator_part(blocks, claims, gallery),
+        noise_part(blocks, gallery),
+    )  # fmt: skip
+    rows = {part.anchor: list(part.rows) for part in parts if part.rows}
+    return Overview(contradictions=contradictions(judgement, claims, gallery), parts=parts, tables=rows)
+
+
+def _drawn_part(anchor: str, title: str, pictures: Sequence[Picture], missing: str) -> Part:
+    return Part(anchor=anchor, title=title, pictures=tuple(pictures), missing="" if pictures else missing)
+
+
+def _each_study(blocks: Sequence[BlockResult], gallery: Gallery, draw: object) -> list[Picture]:
+    first: dict[str, BlockResult] = {}
+    for block in blocks:
+        first.setdefault(block.study, block)
+    drawn = (draw(block, gallery) for block in list(first.values())[:MOST_DRAWN])  # type: ignore[operator]
+    return [picture for picture in drawn if picture is not None]

@@ -1,0 +1,92 @@
+"""Everything that the templates show, put together once; HTML and Markdown are two views of this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from harness.judgement.claims import Claims
+from harness.judgement.judged import Judgement
+from harness.report import formats, tables, verdicts
+from harness.report.claim_page import ClaimPage, claim_pages
+from harness.report.figures.gallery import BUDGET, Gallery
+from harness.report.machine import Machine, describe
+from harness.report.overview import Overview, overview
+from harness.results.record import Record
+
+#: Excluded trials listed on the page; the rest are in `tables/excluded.csv`.
+EXCLUDED_SHOWN = 100
+#: Blocks shown in full; the rest are in `tables/cells.csv`. The default matrix has about a hundred.
+BLOCKS_SHOWN = 250
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """The whole report."""
+
+    name: str
+    machine: Machine
+    counts: tuple[verdicts.Count, ...]
+    claims: tuple[ClaimPage, ...]
+    looks: tuple[tuple[str, verdicts.Look], ...]
+    """Legend: the verdicts that occur, with what they mean."""
+    claims_table: tables.Table
+    studies: tuple[tables.Study, ...]
+    studies_more: int
+    """Blocks that only `tables/cells.csv` shows."""
+    overview: Overview
+    excluded: tables.Table
+    excluded_more: int
+    left_out: int
+    """Figures beyond the budget."""
+    budget: int
+    style: Markup = Markup("")
+    script: Markup = Markup("")
+
+
+def build(judgement: Judgement, claims: Claims, records: Sequence[Record], gallery: Gallery, *, name: str) -> Page:
+    """Put the report together and draw its figures into the gallery."""
+    present = {verdict.word for verdict in judgement.verdicts}
+    pages = claim_pages(judgement, claims, gallery)
+    whole = overview(judgement, claims, gallery)
+    return Page(
+        name=name, machine=describe(records), counts=verdicts.counts(judgement.verdicts), claims=pages,
+        looks=tuple((word.value, look) for word, look in verdicts.LOOKS.items() if word in present),
+        claims_table=_claims_table(pages), studies=tables.studies(judgement.blocks[:BLOCKS_SHOWN]), overview=whole,
+        studies_more=max(0, len(judgement.blocks) - BLOCKS_SHOWN), budget=BUDGET,
+        excluded=_excluded(judgement.excluded[:EXCLUDED_SHOWN]),
+        excluded_more=max(0, len(judgement.excluded) - EXCLUDED_SHOWN), left_out=len(gallery.left_out),
+        style=Markup(_template("report.css")), script=Markup(_template("report.js")),
+    )  # fmt: skip
+
+
+def _claims_table(pages: Sequence[ClaimPage]) -> tables.Table:
+    rows = [
+        (one.verdict.claim, one.places, one.verdict.claimed or formats.ABSENT, one.verdict.measured or formats.ABSENT,
+         f"{one.look.symbol} {one.verdict.word.value}", one.verdict.helped or formats.ABSENT)
+        for one in pages
+    ]  # fmt: skip
+    return tables.Table(
+        caption="Claims",
+        rows=tuple(rows),
+        columns=("claim", "document", "claimed", "measured", "verdict", "helped at all"),
+    )
+
+
+def _excluded(records: Sequence[Record]) -> tables.Table:
+    rows = [
+        (record.study, formats.settings(record.sweep or {}) or formats.ABSENT, record.arm, str(record.round),
+         "superseded" if record.superseded else record.outcome.value, record.reason or formats.ABSENT)
+        for record in records
+    ]  # fmt: skip
+    return tables.Table(
+        caption="Trials that no figure stands on", rows=tuple(rows), numeric=frozenset({3}),
+        columns=("study", "sweep point", "cell", "round", "outcome", "reason"),
+    )  # fmt: skip
+
+
+def _template(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")

@@ -1,0 +1,95 @@
+"""From judged data to the figures of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from statistics import fmean
+
+from harness.judgement.claims import Claim
+from harness.judgement.judged import ArmResult, BlockResult, Verdict
+from harness.report import formats
+from harness.report.figures import bars, curves
+from harness.report.figures.gallery import Gallery, Picture
+from harness.report.measure import baseline_of
+from harness.report.sweeps import Sweep
+
+#: More lines than this on one figure tell nothing.
+MOST_LINES = 8
+
+
+def sweep_picture(claims: Sequence[tuple[Claim, Verdict]], sweep: Sweep, gallery: Gallery) -> Picture | None:
+    """The curve of a sweep with the range of each claim as a band."""
+    shown = [curve for curve in sweep.curves if curve.points][:MOST_LINES]
+    lines = [
+        curves.Line(
+            name=curve.name, xs=[point.x for point in curve.points], ys=[point.value for point in curve.points],
+            low=[point.ends[0] for point in curve.points], high=[point.ends[1] for point in curve.points],
+        )
+        for curve in shown
+    ]  # fmt: skip
+    bands = [
+        curves.Band(label=f"claimed: {verdict.claimed or claim.id or verdict.claim}", low=claim.bounds[0], high=claim.bounds[1])
+        for claim, verdict in claims if claim.bounds != (None, None)
+    ]  # fmt: skip
+    names = " and ".join(verdict.claim for _, verdict in claims)
+    drawing = partial(
+        curves.sweep, lines=lines, bands=bands, x_label=formats.axis_name(sweep.axis), y_label=_y_label(sweep),
+        neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
+    )  # fmt: skip
+    caption = f"{names}: {sweep.metric.meaning}, by {formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}, with 95% intervals; claimed range as a band."
+    fixed = formats.slug(sweep.fixed) if sweep.fixed else ""
+    return gallery.draw(f"sweep-{names}-{sweep.axis}-{fixed}", caption, drawing, size=(6.6, 3.7))
+
+
+def losses_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
+    """Loss curves of a block over each other, mean over its rounds."""
+    baseline = baseline_of(block)
+    shown = [arm for arm in block.arms if arm.role != "control"][:MOST_LINES]
+    means = {arm.name: values for arm in shown if (values := mean_losses(arm))}
+    if baseline is None or baseline.name not in means or len(means) < 2:
+        return None
+    margins = {arm.name: arm.parity.margin for arm in shown if arm.parity.margin is not None}
+    drawing = partial(curves.losses, curves=means, baseline=baseline.name, margins=margins)
+    place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
+    caption = f"Loss curves of study {block.study}{place}, mean over rounds; below, the distance from the baseline."
+    return gallery.draw(
+        f"losses-{block.study}-{formats.settings(block.sweep)}-{block.block[:6]}", caption, drawing, size=(6.6, 4.1)
+    )
+
+
+def phases_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
+    """Where the time of a step goes, one bar a cell."""
+    cells = {arm.name: arm.phases for arm in block.arms if arm.phases and arm.role != "control"}
+    if not cells:
+        return None
+    place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
+    caption = f"Phases of a step in study {block.study}{place}."
+    drawing = partial(bars.phases, cells=cells)
+    return gallery.draw(f"phases-{block.study}", caption, drawing, size=(6.6, bars.height(len(cells))))
+
+
+def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
+    """Peak memory in three views, one group of bars a cell."""
+    views = ("allocated", "reserved", "device")
+    cells = {
+        arm.name: {view: arm.memory[view][0] for view in views if view in arm.memory}
+        for arm in block.arms if arm.role != "control" and any(view in arm.memory for view in views)
+    }  # fmt: skip
+    if not cells:
+        return None
+    caption = f"Peak memory in study {block.study}, largest of all trials."
+    drawing = partial(bars.memory, cells=cells)
+    return gallery.draw(f"memory-{block.study}", caption, drawing, size=(6.6, bars.height(len(cells), each=0.5)))
+
+
+def mean_losses(arm: ArmResult) -> list[float]:
+    """Loss by step, mean over the trials that reached the step."""
+    runs = [record.losses for record in arm.trials if record.outcome == "ok" and record.losses]
+    if not runs:
+        return []
+    return [fmean(run[step] for run in runs if step < len(run)) for step in range(min(len(run) for run in runs))]
+
+
+def _y_label(sweep: Sweep) -> str:
+    return sweep.metric.name.replace("_", " ")

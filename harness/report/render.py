@@ -1,0 +1,79 @@
+"""From a page to files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+
+from harness.errors import EnvironmentProblem
+from harness.judgement.claims import Claims
+from harness.judgement.judged import Judgement
+from harness.report import csvs, formats, verdicts
+from harness.report.figures.gallery import Gallery
+from harness.report.markdown import code_line, escape_text, table
+from harness.report.page import Page, build
+from harness.results.record import Record
+
+
+def write_report(judgement: Judgement, claims: Claims, records: Sequence[Record], folder: Path, *, name: str) -> Path:
+    """Tables, figures, `report.md` and `report.html`, in this order; the path of the last."""
+    try:
+        _prepare(folder)
+        gallery = Gallery(folder=folder / "figures")
+        page = build(judgement, claims, records, gallery, name=name)
+        _write_tables(folder / "tables", judgement, page)
+        (folder / "report.md").write_text(_markdown(page), encoding="utf-8")
+        html = folder / "report.html"
+        html.write_text(_html(page), encoding="utf-8")
+    except OSError as error:
+        what = f"the report cannot be written to {folder}: {error.strerror or error}"
+        raise EnvironmentProblem(f"{what}; name another folder with --output") from error
+    return html
+
+
+def _prepare(folder: Path) -> None:
+    for part, endings in (("figures", ("svg", "png")), ("tables", ("csv",))):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for ending in endings:
+            for old in (folder / part).glob(f"*.{ending}"):
+                old.unlink()
+
+
+def _write_tables(folder: Path, judgement: Judgement, page: Page) -> None:
+    files = {
+        "claims": csvs.claim_rows(judgement.verdicts),
+        "cells": csvs.cell_rows(judgement.blocks),
+        "figures": csvs.figure_rows(judgement.blocks),
+        "excluded": csvs.excluded_rows(judgement.excluded),
+        **page.overview.tables,
+    }
+    for name, rows in files.items():
+        if rows:
+            csvs.write_csv(folder / f"{name}.csv", rows)
+
+
+def _html(page: Page) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("harness.report"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals.update(formats=formats, looks=verdicts.LOOKS)
+    return _without_blank_lines(environment.get_template("report.html.j2").render(page=page))
+
+
+def _markdown(page: Page) -> str:
+    # Not autoescape (that is for HTML), but the same idea: every value is escaped for Markdown unless it is marked safe.
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("harness.report"), autoescape=False, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, finalize=escape_text,
+    )  # fmt: skip
+    environment.globals.update(formats=formats, table=table)
+    environment.filters["code_line"] = code_line
+    return re.sub(r"\n{3,}", "\n\n", environment.get_template("report.md.j2").render(page=page)).strip() + "\n"
+
+
+def _without_blank_lines(text: str) -> str:
+    return re.sub(r"\n\s*\n+", "\n", text) + "\n"

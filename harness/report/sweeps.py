@@ -1,0 +1,188 @@
+"""A claim along a sweep: its metric at every point, and a sentence that says where it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.judgement.claims import Claim, show_settings
+from harness.judgement.judged import BlockResult
+from harness.judgement.metrics import Metric
+from harness.report import formats
+from harness.report.families import Family, families
+from harness.report.measure import measured
+from harness.report.tables import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """The metric at one value of the swept axis."""
+
+    x: float
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval, or the value twice where the rules give none."""
+        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One cell along the axis; other swept axes and the device are part of the name where they vary."""
+
+    name: str
+    points: tuple[Point, ...]
+    absent: tuple[str, ...]
+    """`8192: oom` for each point without a figure."""
+    primary: bool
+    """Of the claim's primary cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """All curves of a claim along one line of sweep points."""
+
+    study: str
+    axis: str
+    fixed: str
+    """What all points share, in words; empty where the curves differ in it."""
+    metric: Metric
+    curves: tuple[Curve, ...]
+    sentences: tuple[str, ...]
+    table: Table
+
+
+def sweeps_of(claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> tuple[Sweep, ...]:
+    """The claim along each line of its study's sweep points; nothing where there are no two measured points."""
+    cells = [dict(cell) for cell in (claim.cell, *claim.also) if cell or metric.neutral is None]
+    found = []
+    for group in families(blocks):
+        curves = [_curve(claim, metric, cell, family, group) for cell in cells for family in group]
+        curves = [curve for curve in curves if len(curve.points) > 1 or (curve.points and curve.absent)]
+        if any(len(curve.points) > 1 for curve in curves):
+            found.append(_sweep(claim, metric, group, curves))
+    return tuple(found)
+
+
+def _sweep(claim: Claim, metric: Metric, group: Sequence[Family], curves: Sequence[Curve]) -> Sweep:
+    axis = group[0].axis
+    named = len(curves) > 1
+    sentences = (where_it_holds(curve, axis, metric, claim.bounds, named=named) for curve in curves)
+    fixed = "; ".join(_own_words(family) for family in group) if len(group) == 1 else ""
+    return Sweep(
+        study=claim.study, axis=axis, fixed=fixed, metric=metric, curves=tuple(curves),
+        sentences=tuple(sentence for sentence in sentences if sentence), table=_table(axis, fixed, metric, curves),
+    )  # fmt: skip
+
+
+def where_it_holds(
+    curve: Curve, axis: str, metric: Metric, bounds: tuple[float | None, float | None], *, named: bool = False
+) -> str:
+    """`Holds from sequence length 2048 upward; at 512 it is 1.05x.` Empty where the claim has no range."""
+    if bounds == (None, None) or not curve.points:
+        return ""
+    points = sorted(curve.points, key=lambda point: point.x)
+    verdicts = [_inside(point, bounds) for point in points]
+    others = [point for point, inside in zip(points, verdicts, strict=True) if inside is not True]
+    rest = ", ".join(_place(point, metric, bounds) for point in _most_telling(others))
+    subject = f"{curve.name}: holds" if named else "Holds"
+    text = f"{subject} {_where(points, verdicts, formats.axis_name(axis))}{f'; {rest}' if rest else ''}"
+    absent = f"; no figure at {', '.join(curve.absent)}" if curve.absent else ""
+    return f"{text}{absent}."
+
+
+def show_value(metric: Metric, value: float | None) -> str:
+    """A value in the metric's unit."""
+    if metric.unit == "x":
+        return formats.ratio(value)
+    if metric.unit == "share":
+        return formats.share(value)
+    if metric.unit == "bytes":
+        return formats.size(value)
+    return f"{formats.plain(value)} {metric.unit}".strip()
+
+
+def _where(points: Sequence[Point], inside: Sequence[bool | None], axis: str) -> str:
+    first, last = f"{points[0].x:g}", f"{points[-1].x:g}"
+    held = [index for index, each in enumerate(inside) if each is True]
+    if not held:
+        return f"at no {axis} measured ({first} to {last})"
+    if len(held) == len(points):
+        return f"at every {axis} measured ({first} to {last})"
+    contiguous = held == list(range(held[0], held[-1] + 1))
+    if contiguous and held[-1] == len(points) - 1 and len(held) > 1:
+        return f"from {axis} {points[held[0]].x:g} upward"
+    if contiguous and held[0] == 0 and len(held) > 1:
+        return f"up to {axis} {points[held[-1]].x:g}"
+    if contiguous and len(held) > 1:
+        return f"from {axis} {points[held[0]].x:g} to {points[held[-1]].x:g}"
+    return f"at {axis} {_and([f'{points[index].x:g}' for index in held])} only"
+
+
+def _inside(point: Point, bounds: tuple[float | None, float | None]) -> bool | None:
+    """True: the whole interval lies in the range; False: all of it outside; None: undecided."""
+    low, high = point.ends
+    floor = float("-inf") if bounds[0] is None else bounds[0]
+    ceiling = float("inf") if bounds[1] is None else bounds[1]
+    if floor <= low and high <= ceiling:
+        return True
+    return False if high < floor or low > ceiling else None
+
+
+def _place(point: Point, metric: Metric, bounds: tuple[float | None, float | None]) -> str:
+    undecided = " (undecided)" if _inside(point, bounds) is None else ""
+    return f"at {point.x:g} it is {show_value(metric, point.value)}{undecided}"
+
+
+def _most_telling(points: Sequence[Point]) -> Sequence[Point]:
+    """All of a few, else the two ends: a sentence is not a table."""
+    return points if len(points) <= 3 else (points[0], points[-1])
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _curve(claim: Claim, metric: Metric, cell: dict[str, object], family: Family, group: Sequence[Family]) -> Curve:
+    points, absent = [], []
+    for block in family.blocks:
+        x = float(block.sweep[family.axis])
+        found, why = measured(block, cell, dict(claim.baseline), metric, claim.view)
+        if found is not None:
+            points.append(Point(x=x, value=found.value, low=found.low, high=found.high))
+        elif why:
+            absent.append(f"{x:g} ({why})")
+    devices = {other.blocks[0].device for other in group}
+    fixed = family.fixed if len(devices) > 1 else _own_words(family)
+    name = show_settings(cell) if len(group) == 1 else f"{show_settings(cell)} ({fixed})"
+    return Curve(name=name, points=tuple(points), absent=tuple(absent), primary=cell == claim.cell)
+
+
+def _own_words(family: Family) -> str:
+    """What is fixed, without the device: that stands on the first screen."""
+    return family.fixed.removesuffix(family.blocks[0].device).rstrip(", ")
+
+
+def _table(axis: str, fixed: str, metric: Metric, curves: Sequence[Curve]) -> Table:
+    xs = sorted({point.x for curve in curves for point in curve.points})
+    rows = []
+    for curve in curves:
+        at = {point.x: point for point in curve.points}
+        rows.append((curve.name, *(_cell(metric, at.get(x)) for x in xs)))
+    at_fixed = f" at {fixed}" if fixed else ""
+    return Table(
+        caption=f"{metric.meaning}, by {formats.axis_name(axis)}{at_fixed}", columns=("cell", *(f"{x:g}" for x in xs)),
+        rows=tuple(rows), numeric=frozenset(range(1, len(xs) + 1)),
+    )  # fmt: skip
+
+
+def _cell(metric: Metric, point: Point | None) -> str:
+    if point is None:
+        return formats.ABSENT
+    value = show_value(metric, point.value)
+    if point.low is None or point.high is None:
+        return value
+    return f"{value} [{show_value(metric, point.low)}, {show_value(metric, point.high)}]"

@@ -1,0 +1,191 @@
+"""Tables as the pages show them: text, right-aligned where it is a number, one `Table` for HTML and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
+from harness.report import formats
+
+#: The views of memory, as a record names them, in the order in which they are shown.
+VIEWS = ("allocated", "reserved", "device", "host")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """`numeric` holds the indices of the columns that are aligned to the right."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    strong: frozenset[int] = frozenset()
+    """Rows that stand out: the baseline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """All blocks of one study."""
+
+    name: str
+    anchor: str
+    blocks: tuple[BlockResult, ...]
+    table: Table
+    figures: Table | None
+    """What a kind other than training measured, one column a figure."""
+    notes: tuple[str, ...]
+    """Warnings of blocks and cells, and why trials failed."""
+
+
+def studies(blocks: Iterable[BlockResult]) -> tuple[Study, ...]:
+    """One entry a study, in order of first appearance."""
+    grouped: dict[str, list[BlockResult]] = {}
+    for block in blocks:
+        grouped.setdefault(block.study, []).append(block)
+    return tuple(
+        Study(
+            name=name, anchor=f"study-{formats.slug(name)}", blocks=tuple(group),
+            table=study_table(name, group), figures=figures_table(group), notes=notes(group),
+        )
+        for name, group in grouped.items()
+    )  # fmt: skip
+
+
+def study_table(name: str, blocks: Sequence[BlockResult]) -> Table:
+    """Cell, tokens/s, ratio with interval, peak memory in three views, MFU, parity, outcome, evidence in a word."""
+    lead = _lead_columns(blocks)
+    columns = (
+        *lead, "cell", "tokens/s", "ratio [95% interval]", "allocated", "reserved", "device", "MFU", "parity gap",
+        "outcome", "evidence",
+    )  # fmt: skip
+    rows = [
+        (*_lead(block, lead), arm.name, formats.rate(arm.tokens_per_second), interval(arm.speedup),
+         *(memory(arm, view) for view in VIEWS[:3]), formats.share(arm.mfu), parity_gap(arm.parity),
+         outcome(arm), arm.evidence or formats.ABSENT)
+        for block in blocks for arm in block.arms
+    ]  # fmt: skip
+    roles = [arm.role for block in blocks for arm in block.arms]
+    start = len(lead) + 1
+    return Table(
+        caption=f"Study {name}", columns=columns, rows=tuple(rows),
+        numeric=frozenset(range(start, start + 7)),
+        strong=frozenset(index for index, role in enumerate(roles) if role == "baseline"),
+    )  # fmt: skip
+
+
+def figures_table(blocks: Sequence[BlockResult]) -> Table | None:
+    """Means over the ok trials of whatever a kind measures beyond a record's own fields; None where there is none."""
+    lead = _lead_columns(blocks)
+    arms = [(block, arm, figure_means(arm)) for block in blocks for arm in block.arms]
+    names = list(dict.fromkeys(name for _, _, figures in arms for name in figures))
+    if not names:
+        return None
+    rows = [
+        (*_lead(block, lead), arm.name, *(_figure(figures.get(name)) for name in names)) for block, arm, figures in arms
+    ]
+    start = len(lead) + 1
+    return Table(
+        caption="What these trials measure, mean over rounds", columns=(*lead, "cell", *(_title(name) for name in names)),
+        rows=tuple(rows), numeric=frozenset(range(start, start + len(names))),
+    )  # fmt: skip
+
+
+def memory_table(blocks: Sequence[BlockResult]) -> Table | None:
+    """Peak memory of each arm in every view, with its ratio to the baseline."""
+    lead = _lead_columns(blocks)
+    shown = [view for view in VIEWS if any(view in arm.memory for block in blocks for arm in block.arms)]
+    if not shown:
+        return None
+    rows = [
+        (*_lead(block, lead), arm.name, *(cell for view in shown for cell in _memory_pair(arm, view)))
+        for block in blocks for arm in block.arms
+    ]  # fmt: skip
+    columns = (*lead, "cell", *(name for view in shown for name in (view, f"{view} ÷ baseline")))
+    start = len(lead) + 1
+    return Table(
+        caption="Peak memory, largest of all trials", columns=columns, rows=tuple(rows),
+        numeric=frozenset(range(start, len(columns))),
+    )  # fmt: skip
+
+
+def notes(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
+    """Each warning and each reason of failure once, with where it was seen."""
+    found = [
+        *((block, "", warning) for block in blocks for warning in block.warnings),
+        *((block, arm.name, flag) for block in blocks for arm in block.arms for flag in arm.flags),
+        *((block, arm.name, arm.reason) for block in blocks for arm in block.arms if arm.reason),
+    ]  # fmt: skip
+    lines = (
+        f"{' '.join(filter(None, [arm, formats.settings(block.sweep)])) or block.study}: {text}"
+        for block, arm, text in found
+    )
+    return tuple(dict.fromkeys(lines))
+
+
+def figure_means(arm: ArmResult) -> dict[str, float | str]:
+    """Figure → mean over the ok trials; words and truth values as they are where all trials agree."""
+    values: dict[str, list[object]] = {}
+    for record in arm.trials:
+        if record.outcome == "ok":
+            for name, value in record.figures.items():
+                values.setdefault(name, []).append(value)
+    means: dict[str, float | str] = {}
+    for name, seen in values.items():
+        numbers = [float(each) for each in seen if isinstance(each, int | float) and not isinstance(each, bool)]
+        if len(numbers) == len(seen):
+            means[name] = fmean(numbers)
+        elif not any(isinstance(each, list | dict) for each in seen):
+            means[name] = ", ".join(
+                dict.fromkeys(str(each).lower() if isinstance(each, bool) else str(each) for each in seen)
+            )
+    return means
+
+
+def interval(ratio: Interval | None) -> str:
+    """A ratio with its interval; dropped pairs are said."""
+    if ratio is None:
+        return formats.ABSENT
+    dropped = f" ({formats.plural(ratio.dropped, 'pair')} dropped)" if ratio.dropped else ""
+    return formats.with_span(ratio.value, ratio.low, ratio.high) + dropped
+
+
+def memory(arm: ArmResult, view: str) -> str:
+    """The peak in one view."""
+    return formats.size(arm.memory[view][0]) if view in arm.memory else formats.ABSENT
+
+
+def parity_gap(parity: Parity) -> str:
+    """The gap of the loss curves in nats with its word: `0.0021 holds`."""
+    return parity.word if parity.loss_gap is None else f"{parity.loss_gap:.2g} {parity.word}"
+
+
+def outcome(arm: ArmResult) -> str:
+    """`5 ok`, `3 ok, 2 oom`, with the noise label and flags."""
+    counts = ", ".join(f"{number} {name}" for name, number in arm.outcomes.items()) or "no trial"
+    return ", ".join([counts, *([arm.noise] if arm.noise else [])])
+
+
+def _memory_pair(arm: ArmResult, view: str) -> tuple[str, str]:
+    return memory(arm, view), formats.ratio(arm.memory_ratio.get(view))
+
+
+def _lead_columns(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
+    """Columns that tell blocks apart, shown only where there is something to tell apart."""
+    swept = any(block.sweep for block in blocks)
+    devices = len({block.device for block in blocks}) > 1
+    return (*(["sweep point"] if swept else []), *(["device"] if devices else []))
+
+
+def _lead(block: BlockResult, columns: Sequence[str]) -> tuple[str, ...]:
+    cells = {"sweep point": formats.settings(block.sweep) or formats.ABSENT, "device": block.device}
+    return tuple(cells[name] for name in columns)
+
+
+def _figure(value: float | str | None) -> str:
+    return value if isinstance(value, str) else formats.plain(value)
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ")
