@@ -6,7 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from ruamel.yaml import YAML
@@ -173,7 +173,7 @@ class _Composer:
             self._open_key(frame, event)
         else:
             if not frame.repeated:
-                frame.entries[frame.key] = node
+                frame.entries[frame.key] = node if _is_written(event) else _at_key(node, *frame.keys[frame.key])
             frame.key = None
 
     def _open_key(self, frame: _Frame, event: Any) -> None:
@@ -235,3 +235,12 @@ class _Composer:
 
     def _fail(self, event: Event, message: str) -> NoReturn:
         raise self._error(message, place=self._place(event))
+
+
+def _is_written(event: Any) -> bool:
+    """Whether anything stands there: the place of `key:` without a value would be where the next line begins."""
+    return not isinstance(event, ScalarEvent) or event.start_mark.index != event.end_mark.index
+
+
+def _at_key(node: Node, line: int, column: int) -> Node:
+    return replace(node, line=line, column=column)

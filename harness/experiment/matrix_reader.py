@@ -113,7 +113,7 @@ class MatrixReader:
         if entry is None:
             return None
         baseline = self._cell(entry, parts)
-        self._check_parts(parts, entry, baseline, rounds)
+        self._check_parts(parts, entry, baseline, rounds, whole=len(self._problems) == before)
         return _made(name, shape, parts, baseline, rounds) if shape and len(self._problems) == before else None
 
     def _parts(self, path: tuple[str, str], written: Mapping[str, object], wrong: Collection[str]) -> checks.StudyParts:
@@ -157,18 +157,23 @@ class MatrixReader:
             hint = suggestion(shape.kind[:80], self._kinds)
             self._problems.add(f"unknown kind {shown(shape.kind)}{hint}", [*path, "kind"])
         compares = bool(shape.axes or shape.combinations)
-        fewest = FEWEST_ROUNDS if compares or shape.kind not in self._comparing_nothing else 1
+        may_be_empty = shape.kind in self._comparing_nothing or shape.kind not in self._kinds
+        fewest = 1 if may_be_empty and not compares else FEWEST_ROUNDS
         if not fewest <= rounds <= MOST_ROUNDS:
             self._problems.add(f"rounds: {rounds} is out of range; use {fewest} to {MOST_ROUNDS}", [*path, "rounds"])
-        if not compares and shape.kind not in self._comparing_nothing:
+        if not compares and not may_be_empty:
             self._problems.add(f"study {path[1]!r} compares nothing; give it axes or combinations", path, key=True)
 
-    def _check_parts(self, parts: checks.StudyParts, entry: _Entry, baseline: Cell, rounds: int) -> None:
+    def _check_parts(
+        self, parts: checks.StudyParts, entry: _Entry, baseline: Cell, rounds: int, *, whole: bool
+    ) -> None:
+        """`whole`: nothing was wrong so far; else a row that lacks its misspelt axis would look like another row."""
         checks.check_places(parts, entry.settings, entry.workload.name, self._problems)
         checks.check_levels(parts, baseline, self._problems)
         checks.check_design(parts, self._problems)
-        checks.check_points(parts, self._problems)
-        checks.check_combinations(parts, baseline, self._problems)
+        if whole:
+            checks.check_points(parts, self._problems)
+            checks.check_combinations(parts, baseline, self._problems)
         self._trials += checks.check_size(parts, rounds, self._trials, self._problems)
 
     def _check_name(self, name: str, path: Collection[str]) -> None:

@@ -90,15 +90,15 @@ def validate(
         for detail in details:
             at = [*path, *detail["loc"]]
             is_key = detail["type"] in {"extra_forbidden", "missing"}
-            problems.add(sentence(detail, known if len(detail["loc"]) == 1 else ()), at, key=is_key)
+            problems.add(sentence(detail, at, known if len(detail["loc"]) == 1 else ()), at, key=is_key)
         return None, frozenset(str(detail["loc"][0]) for detail in details if detail["loc"])
 
 
-def sentence(detail: ErrorDetails, known: Iterable[str] = ()) -> str:
-    """One of pydantic's errors in the words of the user's file; `known` are the keys that could have been meant."""
+def sentence(detail: ErrorDetails, at: Sequence[str | int], known: Iterable[str] = ()) -> str:
+    """One of pydantic's errors, `at` a path, in words; `known` are the keys that could have been meant."""
     kind, value = detail["type"], detail["input"]
     context: Mapping[str, Any] = detail.get("ctx", {})
-    name = next((str(step) for step in reversed(detail["loc"]) if isinstance(step, str)), "this")
+    name = next((str(step) for step in reversed(at) if isinstance(step, str)), "the file")
     if kind == "extra_forbidden":
         return f"unknown key {name!r}{suggestion(name[:80], known)}"
     if kind == "missing":
