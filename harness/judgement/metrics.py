@@ -140,6 +140,8 @@ _TABLE = (
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
 #: A kind's own figure, whose name follows the colon: of the cell alone, paired with the baseline's, or saved of it.
 FIGURE_PREFIXES = ("figure:", "figure_ratio:", "figure_inverse:", "figure_saved:")
+#: Units live in names.
+_UNITS = {"_bytes": "bytes", "_seconds": "seconds", "_share": "share", "_milliseconds": "ms"}
 
 
 def metric_named(name: str) -> Metric:
@@ -161,7 +163,8 @@ def _figure_metric(prefix: str, figure: str) -> Metric:
     shown = figure.replace("_", " ").replace(".", " ")
     quantity = q.figure(figure)
     if prefix == "figure":
-        return Metric(name=f"figure:{figure}", meaning=shown, unit="", more_is_better=None, quantity=quantity,
+        unit = next((unit for suffix, unit in _UNITS.items() if figure.endswith(suffix)), "")
+        return Metric(name=f"figure:{figure}", meaning=shown, unit=unit, more_is_better=None, quantity=quantity,
                       statistic=Statistic.LEVEL, gated=False)  # fmt: skip
     shape = {"figure_ratio": Shape.RATIO, "figure_inverse": Shape.INVERSE, "figure_saved": Shape.SAVED}[prefix]
     words = {Shape.RATIO: "cell over baseline", Shape.INVERSE: "baseline over cell", Shape.SAVED: "share saved"}[shape]

@@ -10,10 +10,10 @@ from harness.judgement.finding import Finding
 from harness.judgement.gains import Gain, gain_at, measure_entry
 from harness.judgement.judged import BlockResult, Interval, Word
 from harness.judgement.metrics import Metric
-from harness.judgement.pairs import Measured, PairKey
+from harness.judgement.pairs import PairKey
 from harness.judgement.site import Absent, Site
 from harness.judgement.stats import ratio_interval, summarise, t_quantile
-from harness.judgement.verdict import decide, helped
+from harness.judgement.verdict import Decision, decide, helped
 from harness.judgement.words import measured, number
 
 
@@ -30,16 +30,15 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
         return Finding(word=Word.NOT_TESTABLE, reason=f"the records of the stack lack {metric.name}")
     interval = _over_product(stack, parts)
     product = math.exp(math.fsum(part.total for part in parts))
-    said = (f"the stack gives {number(metric, math.exp(stack.total))}, its parts multiply to "
-            f"{number(metric, product)}: stack ÷ product is {measured(metric, interval)}")  # fmt: skip
-    word, reason = Word.REPORTED, said
-    if claim.range is not None:
-        decision = decide(claim, metric, Measured(interval=interval))
-        word, reason = decision.word, f"{said}; {decision.reason}"
+    said = f"its parts multiply to {number(metric, product)}: stack ÷ product is {measured(metric, interval)}"
+    decision = Decision(word=Word.REPORTED, reason="") if claim.range is None else decide(claim, metric, stack.found)
+    shown = measured(metric, stack.found.interval)
     return Finding(
-        word=word, reason=reason, measured=measured(metric, interval), interval=interval,
-        helped=helped(metric, stack.found.interval),
-        details={"stack": math.exp(stack.total), "product": product, "parts": [part.row() for part in parts]},
+        word=decision.word, reason="; ".join(part for part in (decision.reason, said) if part),
+        measured=f"{shown}; product of its parts {number(metric, product)}", interval=stack.found.interval,
+        helped=helped(metric, stack.found.interval), rounds_needed=decision.rounds_needed,
+        details={"product": product, "over_product": {"value": interval.value, "low": interval.low,
+                 "high": interval.high, "rounds": interval.rounds}, "parts": [part.row() for part in parts]},
     )  # fmt: skip
 
 

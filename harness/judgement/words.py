@@ -17,7 +17,7 @@ def number(metric: Metric, value: float) -> str:
     if metric.unit == "share":
         return f"{100 * value:.{1 if abs(value) < 0.995 else 2}f}%"
     if metric.unit == "bytes":
-        return f"{value / 2**30:.2f} GiB"
+        return _size(value)
     if metric.unit == "x":
         return f"{value:.{_digits(value)}f}x"
     return f"{value:.4g} {metric.unit}".strip()
@@ -27,6 +27,8 @@ def bound(metric: Metric, value: float) -> str:
     """A claimed figure without digits that nobody claimed: `1.5x`, `45%`."""
     if metric.unit == "share":
         return f"{100 * value:.6g}%"
+    if metric.unit == "bytes":
+        return _size(value)
     return f"{value:.6g}x" if metric.unit == "x" else f"{value:.6g} {metric.unit}".strip()
 
 
@@ -58,7 +60,7 @@ def claimed(claim: Claim) -> str:
     if claim.limit is not None:
         return f"{name} {claim.limit:g}x for many devices"
     if claim.form == "product":
-        name = "stack ÷ product of its parts"
+        name = "stack"
     words = claimed_range(metric, claim)
     return f"{name} {words}" if words else claim.statement
 
@@ -85,6 +87,11 @@ def show_value(value: object) -> str:
 def point(settings: Mapping[str, object]) -> str:
     """`sequence_length=1024 batch_size=8`; empty without a sweep."""
     return show_settings(settings) if settings else ""
+
+
+def _size(value: float) -> str:
+    """Bytes as `12.40 GiB` or `1.00 MiB`."""
+    return f"{value / 2**30:.2f} GiB" if abs(value) >= 2**30 else f"{value / 2**20:.2f} MiB"
 
 
 def _digits(value: float) -> int:
