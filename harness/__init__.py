@@ -1,0 +1,205 @@
+"""claimbench: measures claims about LLM-training optimizations and says what the measurements say of them.
+
+    plan = harness.plan("matrix.yaml")                 # every trial, and why one cannot run here
+    harness.run(plan, "results.sqlite")                # what the store lacks of it
+    trials = harness.load("results.sqlite")            # a pandas DataFrame, a row per trial
+    judgement = harness.judge(["results.sqlite"])      # verdicts, intervals, parity
+    page = harness.render(["results.sqlite"])          # the report
+
+A path to trials is a store, a file of JSON lines (plain or gzip), or a folder of them. Importing this module imports
+nothing else: each function brings what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.environment import Environment
+    from harness.experiment.study import Plan
+    from harness.judgement.claims import Claims
+    from harness.judgement.judged import Judgement
+    from harness.results.collect import Options
+    from harness.results.events import OnEvent, Summary
+    from harness.results.record import Record
+
+__all__ = ["judge", "load", "machine", "plan", "read", "render", "run"]
+__version__ = "0.1.0"
+
+Device = Literal["auto", "cuda", "cpu"]
+Scale = Literal["auto", "full", "smoke"]
+
+
+def machine(device: Device = "auto") -> Environment:
+    """This machine as it counts for a run: with `cpu` its GPUs are left out.
+
+    Raises:
+        EnvironmentProblem: `cuda` was asked for and there is no GPU.
+    """
+    from dataclasses import replace
+
+    from harness.environment import detect
+    from harness.errors import EnvironmentProblem
+
+    found = detect()
+    if device == "cuda" and not found.has_gpu:
+        raise EnvironmentProblem("no GPU was found by the NVIDIA driver; leave --device out, or check `nvidia-smi`")
+    return replace(found, devices=()) if device == "cpu" else found
+
+
+def plan(
+    matrix: Path | str = "matrix.yaml",
+    *,
+    studies: Sequence[str] = (),
+    rounds: int | None = None,
+    scale: Scale = "auto",
+    environment: Environment | None = None,
+) -> Plan:
+    """Every trial of a matrix in the order in which it will run, with the reason where one cannot run here.
+
+    Args:
+        matrix: a YAML file.
+        studies: names of studies; none: all of them.
+        rounds: in place of the rounds that the matrix states.
+        scale: `full`, `smoke`, or `auto`: full where there is a GPU.
+        environment: the machine to plan for; None: this one.
+
+    Raises:
+        MatrixError: the matrix is wrong, with file, line, column and a suggestion.
+    """
+    from harness.experiment.matrix import read_matrix
+    from harness.experiment.plan import make_plan
+    from harness.techniques.registry import axis_table, refusal
+    from harness.trial.kinds import ALONE, KINDS
+
+    here = environment or machine()
+    read = read_matrix(matrix, axis_table(), KINDS, ALONE).only(studies)
+    if rounds is not None:
+        read = read.with_rounds(rounds)
+    chosen = scale if scale != "auto" else "full" if here.has_gpu else "smoke"
+    return make_plan(read, lambda cell, kind: refusal(here, cell, kind), chosen)
+
+
+def run(
+    plan: Plan,
+    store: Path | str = "results.sqlite",
+    *,
+    environment: Environment | None = None,
+    isolation: Literal["zygote", "spawn"] = "zygote",
+    options: Options | None = None,
+    on_event: OnEvent = lambda event: None,
+    arguments: Sequence[str] = (),
+) -> Summary:
+    """Run what the store lacks of a plan. Ctrl-C once ends it after the trial that runs, twice at once.
+
+    Args:
+        plan: as `plan` gives it.
+        store: the SQLite file; made if it is not there.
+        environment: the machine the plan was made for; None: this one.
+        isolation: `zygote` forks trials from a process that has imported torch; `spawn` starts an interpreter each.
+        options: budget, limits and retries.
+        on_event: told of everything that happens (`harness.results.events`).
+        arguments: the command line, kept in the store.
+
+    Raises:
+        WorkloadError: data that cannot be prepared; nothing was launched.
+        LaunchError: no trial process can be started.
+        StoreError: the store cannot be written, or another run holds it.
+    """
+    from dataclasses import replace
+
+    from harness.results.collect import Options, fill, local_launcher
+    from harness.results.store import Store
+    from harness.trial.nvml import meters
+
+    here = environment or machine()
+    text = Path(plan.matrix_file).read_text(encoding="utf-8")
+    with Store.open(store, writable=True) as kept, local_launcher(plan, here, isolation=isolation) as launcher:
+        number = kept.begin_run(
+            arguments=arguments, matrix_hash=plan.matrix_hash, matrix_text=text, version=__version__
+        )
+        chosen = replace(options or Options(), meters=meters(device.uuid for device in here.devices))
+        summary = fill(kept, plan, launcher, here, options=chosen, on_event=on_event)
+        kept.finish_run(number)
+    return summary
+
+
+def read(paths: Iterable[Path | str]) -> list[Record]:
+    """The trials at all of the paths.
+
+    Raises:
+        RecordsError: nothing is there, or a line is no record.
+        StoreError: a store is damaged, or of a newer version.
+    """
+    from harness.results.load import read_records
+
+    return [record for path in paths for record in read_records(path)]
+
+
+def load(path: Path | str) -> pd.DataFrame:
+    """The trials at a path, a row per trial; columns are the fields of a record (`docs/concepts.md`).
+
+    Raises:
+        RecordsError, StoreError: as for `read`.
+    """
+    from harness.results.load import load as load_frame
+
+    return load_frame(path)
+
+
+def judge(trials: Iterable[Path | str] | Sequence[Record], claims: Path | str | Claims | None = None) -> Judgement:
+    """What the trials say of each claim.
+
+    Args:
+        trials: paths to trials, or records.
+        claims: a claims file; None: `claims.yaml` of the working folder.
+
+    Raises:
+        ClaimsError: the claims file is wrong, with file, line, column and a suggestion.
+        RecordsError, StoreError: as for `read`.
+    """
+    from harness.judgement.claims import Claims
+    from harness.judgement.claims_file import read_claims
+    from harness.judgement.judge import judge as judge_records
+
+    known = claims if isinstance(claims, Claims) else read_claims(claims or "claims.yaml")
+    return judge_records(_records(trials), known)
+
+
+def render(
+    trials: Iterable[Path | str] | Sequence[Record],
+    output: Path | str = "reports/results",
+    *,
+    claims: Path | str | Claims | None = None,
+) -> Path:
+    """Judge the trials and write the report on them: `report.html`, `report.md`, tables and figures.
+
+    Args:
+        trials: paths to trials, or records.
+        output: the folder to write to; its name is the report's.
+        claims: as for `judge`.
+
+    Returns:
+        the path of `report.html`.
+
+    Raises:
+        EnvironmentProblem: the folder cannot be written.
+        ClaimsError, RecordsError, StoreError: as for `judge`.
+    """
+    from harness.judgement.claims import Claims
+    from harness.judgement.claims_file import read_claims
+    from harness.report import render_report
+
+    known = claims if isinstance(claims, Claims) else read_claims(claims or "claims.yaml")
+    records = _records(trials)
+    return render_report(judge(records, known), known, records, output, name=Path(output).name)
+
+
+def _records(trials: Iterable[Path | str] | Sequence[Record]) -> list[Record]:
+    given = list(trials)
+    records = [each for each in given if not isinstance(each, Path | str)]
+    return records or read(each for each in given if isinstance(each, Path | str))

@@ -1,0 +1,249 @@
+"""The command line. A command says what it takes and hands over to `harness` (the public API) and `report.terminal`.
+
+Everything beyond typer is imported inside the commands, so that `--help` answers at once. Exit codes: 0 done, 2 the
+user or the machine (one line on standard error), 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import harness
+from harness import options
+from harness.errors import ClaimbenchError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    name="claimbench",
+    help="Checks claims about LLM-training optimizations: isolated trials, intervals, evidence, verdicts.",
+    epilog="A PATH is a store, a file of JSON lines (plain or gzip), or a folder of them.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich would cost a quarter of the time that --help may take
+)
+
+REPORTS = Path("reports")
+INTERRUPTED = 130
+
+
+@app.command()
+def run(
+    *,
+    matrix: options.Matrix = options.MATRIX,
+    store: options.Store = options.STORE,
+    study: options.Study = None,
+    rounds: options.Rounds = None,
+    scale: options.Scale = "auto",
+    device: options.Device = "auto",
+    isolation: options.Isolation = "zygote",
+    time_budget: options.TimeBudget = None,
+    wall_limit: options.WallLimit = None,
+    retry: options.Retry = "",
+    retries: options.Retries = 0,
+    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    claims: options.Claims = options.CLAIMS,
+) -> None:
+    """Run what the store lacks of a matrix, then write the report."""
+    from harness.report.progress import progress
+    from harness.results.collect import Options
+    from harness.trial.outcome import Outcome
+
+    here = harness.machine(device)
+    planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
+    how = Options(
+        time_budget_seconds=time_budget, wall_limit_seconds=wall_limit, retries=retries,
+        retry=frozenset(Outcome(word) for word in retry.split(",") if word),
+    )  # fmt: skip
+    with progress(console()) as on_event:
+        summary = harness.run(
+            planned, store, environment=here, isolation=isolation, options=how, on_event=on_event,
+            arguments=sys.argv[1:],
+        )  # fmt: skip
+    typer.echo(str(summary))
+    if report:
+        typer.echo(f"report: {harness.render([store], REPORTS / name_of([store]), claims=claims)}")
+    if summary.interrupted:
+        typer.echo(f"stopped; what ran is kept in {store}. To go on: {this_command()}", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def plan(
+    *,
+    matrix: options.Matrix = options.MATRIX,
+    study: options.Study = None,
+    rounds: options.Rounds = None,
+    scale: options.Scale = "auto",
+    device: options.Device = "auto",
+    trials: Annotated[bool, typer.Option("--trials", help="Each trial in its order, instead of each cell.")] = False,
+) -> None:
+    """Show every cell of a matrix, and why one cannot run here."""
+    from harness.report.terminal import plan_lines, trial_lines
+
+    here = harness.machine(device)
+    planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
+    write_lines((trial_lines if trials else plan_lines)(planned))
+
+
+@app.command()
+def status(
+    *,
+    paths: options.Paths = None,
+    matrix: options.Matrix = options.MATRIX,
+    rounds: options.Rounds = None,
+    scale: options.Scale = "auto",
+    device: options.Device = "auto",
+) -> None:
+    """Show what is stored, and what the matrix still lacks."""
+    from harness.report.status import block_statuses
+    from harness.report.terminal import plan_summary, status_table
+
+    records = harness.read(paths or [options.STORE])
+    planned = None
+    if matrix.exists() or matrix != options.MATRIX:
+        planned = harness.plan(matrix, rounds=rounds, scale=scale, environment=harness.machine(device))
+        typer.echo(plan_summary(planned))
+    console().print(status_table(block_statuses(records, planned)))
+
+
+@app.command()
+def report(
+    *,
+    paths: options.Paths = None,
+    claims: options.Claims = options.CLAIMS,
+    output: Annotated[Path | None, typer.Option(help="The folder to write to: reports/NAME.")] = None,
+) -> None:
+    """Write the report on what is stored: HTML, Markdown, tables."""
+    where = paths or [options.STORE]
+    typer.echo(f"report: {harness.render(where, output or REPORTS / name_of(where), claims=claims)}")
+
+
+@app.command()
+def claims(
+    *,
+    claims: options.Claims = options.CLAIMS,
+    matrix: options.Matrix = options.MATRIX,
+    as_json: options.Json = False,
+) -> None:
+    """List the claims, and check them against the matrix."""
+    from harness.experiment.matrix import read_matrix
+    from harness.judgement.claims_file import read_claims
+    from harness.judgement.rows import claims_rows
+    from harness.report.terminal import rows_table
+    from harness.techniques.registry import axis_table
+    from harness.trial.kinds import ALONE, KINDS
+
+    blocks = None
+    if matrix.exists() or matrix != options.MATRIX:
+        blocks = tuple(read_matrix(matrix, axis_table(), KINDS, ALONE).blocks())
+    rows = claims_rows(read_claims(claims, blocks=blocks))
+    write_json(rows) if as_json else console().print(rows_table(rows))
+
+
+@app.command()
+def judge(
+    *,
+    paths: options.Paths = None,
+    claims: options.Claims = options.CLAIMS,
+    as_json: options.Json = False,
+) -> None:
+    """Print what the trials say of each claim."""
+    from harness.judgement.rows import verdict_objects
+    from harness.report.terminal import verdict_counts, verdicts_table
+
+    judgement = harness.judge(paths or [options.STORE], claims)
+    if as_json:
+        write_json(verdict_objects(judgement))
+        return
+    console().print(verdicts_table(judgement.verdicts))
+    typer.echo(verdict_counts(judgement.verdicts))
+
+
+@app.command()
+def doctor(*, device: options.Device = "auto") -> None:
+    """Show which settings can run here, and what the others lack."""
+    from harness.report.doctor import processes, tables
+    from harness.techniques.registry import axis_table, refusal
+
+    here = harness.machine(device)
+    console().print(*tables(axis_table(), here, lambda cell: refusal(here, cell)))
+    write_lines(processes(here))
+
+
+@app.command()
+def export(
+    *,
+    paths: options.Paths = None,
+    to: Annotated[Path, typer.Option(help="x.jsonl, x.jsonl.gz, x.csv or x.parquet.")],
+) -> None:
+    """Write trials as JSON lines, CSV or parquet.
+
+    JSON lines are the form to commit; they can be imported again.
+    """
+    from harness.results.export import export as write
+
+    typer.echo(f"{write(harness.read(paths or [options.STORE]), to)} trials written to {to}")
+
+
+@app.command("import")
+def import_(
+    *, paths: Annotated[list[Path], typer.Argument(metavar="PATH...")], store: options.Store = options.STORE
+) -> None:
+    """Add trials to a store.
+
+    All of them or, if one is no record, none. A trial that is there already is left alone.
+    """
+    from harness.results.store import Store
+
+    records = harness.read(paths)
+    with Store.open(store, writable=True) as kept:
+        new = kept.add_all(records)
+    typer.echo(f"{new} trials added to {store}, {len(records) - new} were there already")
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    # a pipe or a log gets wide lines, so that no word of a table is cut
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def write_json(content: Any) -> None:
+    import json
+
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def name_of(paths: list[Path]) -> str:
+    """What a report on these paths is called: `results` for `results.sqlite`."""
+    return paths[0].resolve().name.partition(".")[0] or "results"
+
+
+def this_command() -> str:
+    return shlex.join(["claimbench", *sys.argv[1:]])
+
+
+def main() -> None:
+    """Entry point: errors that are meant for the user are one line each, without a traceback."""
+    try:
+        app(prog_name="claimbench")
+    except ClaimbenchError as error:
+        sys.stderr.writelines(f"error: {line}\n" for line in str(error).splitlines())
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""What the command line takes: its options with their types, help and parsers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+MATRIX, CLAIMS, STORE = Path("matrix.yaml"), Path("claims.yaml"), Path("results.sqlite")
+
+
+def seconds(text: str) -> float:
+    """`25m`, `90s`, `1.5h`, or a number of seconds."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        value = float(number) * unit
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise typer.BadParameter(f"{text!r} is no length of time; write 90s, 25m or 2h")
+    return value
+
+
+def outcomes(text: str) -> str:
+    """`crash,timeout`, or one of the two."""
+    wrong = set(text.split(",")) - {"", "crash", "timeout"}
+    if wrong:
+        raise typer.BadParameter(f"{', '.join(sorted(wrong))} cannot be retried; only crash and timeout can")
+    return text
+
+
+Matrix = Annotated[Path, typer.Option(help="The experiment: a YAML file of studies.")]
+Claims = Annotated[Path, typer.Option(help="The claims to judge: a YAML file.")]
+Store = Annotated[Path, typer.Option(help="The SQLite file that keeps the trials.")]
+Paths = Annotated[list[Path] | None, typer.Argument(metavar="[PATH]...", help="Where trials are: results.sqlite.")]
+Json = Annotated[bool, typer.Option("--json", help="As a list of objects.")]
+
+Study = Annotated[list[str] | None, typer.Option(help="Only this study; may be given several times.")]
+Rounds = Annotated[int | None, typer.Option(min=1, help="Rounds of every study, in place of the matrix's.")]
+Scale = Annotated[Literal["auto", "full", "smoke"], typer.Option(help="auto: full on a GPU, smoke without one.")]
+Device = Annotated[Literal["auto", "cuda", "cpu"], typer.Option(help="auto: the GPU, where there is one.")]
+
+Isolation = Annotated[
+    Literal["zygote", "spawn"], typer.Option(help="Fork trials from a process that has torch, or start each afresh.")
+]
+TimeBudget = Annotated[
+    float | None, typer.Option(parser=seconds, metavar="TIME", help="25m, 2h: begin only rounds that fit in it.")
+]
+WallLimit = Annotated[
+    float | None, typer.Option(parser=seconds, metavar="TIME", help="Kill a trial that takes longer than this.")
+]
+Retry = Annotated[
+    str, typer.Option(parser=outcomes, metavar="OUTCOMES", help="Run stored trials of these again: crash,timeout.")
+]
+Retries = Annotated[int, typer.Option(min=0, help="Tries again, at once, after a crash or a timeout.")]

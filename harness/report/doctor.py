@@ -1,0 +1,141 @@
+"""`claimbench doctor`: which settings can run on this machine, and what the others lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.environment import Environment
+from harness.experiment.axes import Axis, AxisTable, Setting
+from harness.experiment.cell import Cell, Workload
+from harness.report import formats
+from harness.report.terminal import add_row, empty_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Why a cell cannot run here, with the remedy, or None.
+Refuse = Callable[[Cell], str | None]
+
+#: Settings that another one may need beside it. A setting that runs with one of these can run here.
+COMPANIONS: tuple[Mapping[str, Setting], ...] = (
+    {},
+    {"precision": "bf16"},
+    {"devices": 2},
+    {"devices": 2, "precision": "bf16"},
+    {"parallel": "ddp", "devices": 2},
+    {"workers": 2},
+    {"lora": 8},
+    {"batching": "packed"},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Whether one setting can run here."""
+
+    axis: str
+    setting: str
+    default: bool
+    runs: bool
+    note: str
+    """What it does when it runs (with what it needs beside it); otherwise what would make it run."""
+
+
+def tables(axes: AxisTable, environment: Environment, refuse: Refuse) -> tuple[Table, Table]:
+    """The machine, and every setting; an asterisk marks the default of an axis."""
+    machine = empty_table(("this machine", ""))
+    for name, value in facts(environment):
+        add_row(machine, name, value)
+    settings = empty_table(("axis", "setting (* default)", "runs here", "what it does, or what it lacks"))
+    for each in answers(axes, refuse):
+        marked = f"{each.setting}{' *' if each.default else ''}"
+        add_row(settings, each.axis, marked, "yes" if each.runs else "no", each.note)
+    return machine, settings
+
+
+def answers(axes: AxisTable, refuse: Refuse) -> Iterator[Answer]:
+    """Every setting of every axis, in the order of the table."""
+    for axis in axes.values():
+        for setting, meaning in _settings(axis):
+            yield _answer(axes, axis, setting, meaning, refuse)
+
+
+def facts(environment: Environment) -> list[tuple[str, str]]:
+    """What is there, in pairs: GPUs with their memory and power cap, driver, versions that matter."""
+    rows = [("GPU", "none found: runs are at smoke scale")] if not environment.devices else []
+    for device in environment.devices:
+        cap = f", power cap {device.power_limit_watts:g} W" if device.power_limit_watts else ""
+        rows.append((f"GPU {device.index}", f"{device.name}, {formats.size(device.memory_bytes)}{cap}"))
+    cuda = f", CUDA {environment.cuda_driver}" if environment.cuda_driver else ""
+    rows.append(("driver", f"{environment.driver}{cuda}" if environment.driver else "none"))
+    processor = environment.processor or "unknown processor"
+    memory = formats.size(environment.memory_bytes)
+    rows.append(("processor", f"{processor}, {formats.plural(environment.cores, 'core')}, {memory}"))
+    rows.append(("Python", f"{environment.python} on {environment.system}"))
+    for package in ("torch", "transformers", "peft", "bitsandbytes", "deepspeed", "flash-attn", "triton"):
+        rows.append((package, environment.packages.get(package, "not installed")))
+    rows.extend((name, where) for name, where in sorted(environment.tools.items()))
+    return rows
+
+
+def processes(environment: Environment) -> list[str]:
+    """Processes that hold memory on a GPU here, one line each: they spoil every measurement."""
+    from harness.trial.nvml import meters
+
+    watched = zip(environment.devices, meters(device.uuid for device in environment.devices), strict=False)
+    return [
+        f"GPU {device.index}: process {pid} holds {formats.size(held)}"
+        for device, meter in watched
+        for pid, held in meter.read().processes.items()
+    ]
+
+
+def _settings(axis: Axis) -> Iterator[tuple[Setting, str]]:
+    yield from axis.settings.items()
+    if axis.number is not None:
+        yield axis.default if _is_number(axis.default) else _example(axis), axis.meaning
+
+
+def _is_number(value: Setting) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _example(axis: Axis) -> Setting:
+    """A number that the axis takes, for an axis whose default is a word (`lora: off` or a rank)."""
+    assert axis.number is not None
+    return axis.number(min(max(axis.minimum, 1), axis.maximum))
+
+
+def _answer(axes: AxisTable, axis: Axis, setting: Setting, meaning: str, refuse: Refuse) -> Answer:
+    number = _is_number(setting) and axis.number is not None and setting not in axis.settings
+    shown = _range(axis) if number else str(setting).lower()
+    default = not number and setting == axis.default
+    reasons = []
+    for companion in COMPANIONS:
+        if axis.name in companion or any(name not in axes for name in companion):
+            continue
+        reason = refuse(_cell(axes, {**companion, axis.name: setting}))
+        if reason is None:
+            note = " · ".join(filter(None, [meaning, f"with {formats.settings(companion)}" if companion else ""]))
+            return Answer(axis=axis.name, setting=shown, default=default, runs=True, note=note)
+        reasons.append(reason)
+    return Answer(axis=axis.name, setting=shown, default=default, runs=False, note=reasons[0])
+
+
+def _cell(axes: AxisTable, settings: Mapping[str, Setting]) -> Cell:
+    defaults = axes.defaults()
+    workload = Workload(name="doctor", model="gpt2-124m")
+    return Cell(workload=workload, settings={**defaults, **settings}, defaults=defaults)
+
+
+def _range(axis: Axis) -> str:
+    """`1 to 65,536 (default 8)`."""
+    top = "and up" if axis.maximum == float("inf") else f"to {_number(axis.maximum)}"
+    default = f" (default {axis.default})" if _is_number(axis.default) else ""
+    return f"{_number(axis.minimum)} {top}{default}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
