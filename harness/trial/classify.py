@@ -14,6 +14,7 @@ from harness.trial.supervision import Ending, Why
 #: As many lines of standard error are kept with a crash; each is cut, since some tracebacks print whole tensors.
 _TAIL_LINES = 20
 _TAIL_WIDTH = 300
+_FAILURES = frozenset({Outcome.CRASH, Outcome.OOM})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +33,19 @@ def classify(
 ) -> Classified:
     """Decide from the result file, the ranks' ends and what we did ourselves.
 
-    A result that was written counts, unless another rank failed: what rank 0 says of a job that lost a rank is not
-    trusted. `killed_for_memory` says that the kernel killed some process for lack of memory while the trial ran.
+    A result that was written counts, with one exception: that all is well, said by rank 0 of a job that lost another
+    rank, is not believed (a failure is written by whichever rank failed). `killed_for_memory` says that the kernel
+    killed some process for lack of memory while the trial ran.
     """
     tail = _tail(directory, ending)
     result, unreadable = _read(record_path)
-    lost_rank = ending.first_dead is not None and len(ending.statuses) > 1 and ending.first_dead != 0
-    if result is not None and not lost_rank:
+    lost_rank = ending.first_dead not in (None, 0)
+    if result is not None and (result.outcome in _FAILURES or not lost_rank):
+        crashed = result.outcome is Outcome.CRASH and bool(tail)
         return Classified(
-            outcome=result.outcome, reason=result.reason, result=result, warnings=_afterwards(ending), stderr_tail=tail
-        )
+            outcome=result.outcome, reason=f"{result.reason}\n{tail}" if crashed else result.reason, result=result,
+            warnings=() if result.outcome in _FAILURES else _afterwards(ending), stderr_tail=tail,
+        )  # fmt: skip
     outcome, sentence = _without_result(ending, wall_limit_seconds, killed_for_memory)
     if unreadable:
         sentence = f"{sentence} {unreadable}"

@@ -19,10 +19,11 @@ class Interrupts:
     owner sets the two by `request`.
     """
 
-    def __init__(self, on_soft: Callable[[], None] = lambda: None) -> None:
+    def __init__(self) -> None:
         self.soft = False
         self.now = False
-        self._on_soft = on_soft
+        self.on_soft: Callable[[], None] = lambda: None
+        """Called at the first SIGINT."""
         self._before: dict[signal.Signals, Any] = {}
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
@@ -46,7 +47,7 @@ class Interrupts:
         with contextlib.suppress(BlockingIOError):  # full: it is readable already
             self._writer.send(b"!")
         if first and not self.now:
-            self._on_soft()
+            self.on_soft()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

@@ -18,6 +18,7 @@ from typing import Protocol, Self
 
 from harness.errors import LaunchError
 from harness.trial import preload, processes
+from harness.trial.channel import Message
 from harness.trial.classify import classify
 from harness.trial.helper import Helper, StoppedWhileStarting
 from harness.trial.interrupts import Interrupts
@@ -96,12 +97,13 @@ class LocalLauncher:
         spec_path = directory / "spec.json"
         spec.write(spec_path)
         Path(spec.record_path).unlink(missing_ok=True)
+        request = _Request(
+            spec=spec, spec_path=spec_path, ranks=ranks, wall_limit_seconds=wall_limit_seconds, environment=environment
+        )
         try:
-            finished = self._run_once(spec, spec_path, ranks, wall_limit_seconds, environment, interrupts, on_forked)
+            finished = self._run_once(request, interrupts, on_forked)
             if finished is None:  # the helper was gone before it had forked anything: nothing of the trial has run
-                finished = self._run_once(
-                    spec, spec_path, ranks, wall_limit_seconds, environment, interrupts, on_forked
-                )
+                finished = self._run_once(request, interrupts, on_forked)
         except StoppedWhileStarting:
             return _never_started()
         if finished is None:
@@ -130,17 +132,14 @@ class LocalLauncher:
         return self._helper
 
     def _run_once(
-        self, spec: TrialSpec, spec_path: Path, ranks: int, wall_limit_seconds: float, environment: Mapping[str, str],
-        interrupts: Interrupts | None, on_forked: OnForked | None,
-    ) -> Finished | None:  # fmt: skip
+        self, request: _Request, interrupts: Interrupts | None, on_forked: OnForked | None
+    ) -> Finished | None:
+        """None: the helper was lost before the trial existed."""
         helper = self._ready_helper(interrupts)
         kills, started = processes.memory_kills(), time.monotonic()
-        helper.launch({
-            "do": "launch", "entry": self.entry, "argument": str(spec_path), "fresh": self.isolation == "spawn",
-            "ranks": _rank_parts(spec_path.parent, ranks, started, environment),
-        })  # fmt: skip
+        helper.launch(request.message(started=started, entry=self.entry, fresh=self.isolation == "spawn"))
         ending = supervise(
-            helper, ranks=ranks, deadline=started + wall_limit_seconds, patience=self.patience,
+            helper, ranks=request.ranks, deadline=started + request.wall_limit_seconds, patience=self.patience,
             interrupts=interrupts, on_forked=on_forked,
         )  # fmt: skip
         if ending.helper_lost:
@@ -148,8 +147,8 @@ class LocalLauncher:
         if ending.helper_lost and ending.killed is None and not ending.pids:
             return None
         classified = classify(
-            ending, directory=spec_path.parent, record_path=Path(spec.record_path),
-            wall_limit_seconds=wall_limit_seconds, killed_for_memory=processes.memory_kills() > kills,
+            ending, directory=request.spec_path.parent, record_path=Path(request.spec.record_path),
+            wall_limit_seconds=request.wall_limit_seconds, killed_for_memory=processes.memory_kills() > kills,
         )  # fmt: skip
         return Finished(
             outcome=classified.outcome, reason=classified.reason, result=classified.result,
@@ -157,6 +156,29 @@ class LocalLauncher:
             exit_statuses=ending.statuses, pids=ending.pids,
             started=started, wall_seconds=time.monotonic() - started, peak_host_bytes=ending.peak_host_bytes,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """A trial as it is asked for."""
+
+    spec: TrialSpec
+    spec_path: Path
+    ranks: int
+    wall_limit_seconds: float
+    environment: Mapping[str, str]
+
+    def message(self, *, started: float, entry: str, fresh: bool) -> Message:
+        """What the zygote is told."""
+        port, folder = processes.free_port(), self.spec_path.parent
+        parts = []
+        for rank in range(self.ranks):
+            ours = rank_environment(rank=rank, ranks=self.ranks, port=port, started=started)
+            paths = {stream: str(folder / f"rank{rank}.{stream}") for stream in ("stdout", "stderr")}
+            for path in paths.values():
+                Path(path).write_bytes(b"")  # of an earlier try
+            parts.append({"environment": {**ours, **self.environment}, **paths})
+        return {"do": "launch", "entry": entry, "argument": str(self.spec_path), "fresh": fresh, "ranks": parts}
 
 
 def rank_environment(*, rank: int, ranks: int, port: int, started: float) -> dict[str, str]:
@@ -170,18 +192,6 @@ def rank_environment(*, rank: int, ranks: int, port: int, started: float) -> dic
         "CLAIMBENCH_REQUESTED_AT": repr(started),
         **shared,
     }  # fmt: skip
-
-
-def _rank_parts(directory: Path, ranks: int, started: float, environment: Mapping[str, str]) -> list[dict[str, object]]:
-    port = processes.free_port()
-    parts: list[dict[str, object]] = []
-    for rank in range(ranks):
-        ours = rank_environment(rank=rank, ranks=ranks, port=port, started=started)
-        paths = {stream: str(directory / f"rank{rank}.{stream}") for stream in ("stdout", "stderr")}
-        for path in paths.values():
-            Path(path).write_bytes(b"")
-        parts.append({"environment": {**ours, **environment}, **paths})
-    return parts
 
 
 def _never_started() -> Finished:

@@ -27,6 +27,8 @@ MODULES = (
     "transformers.models.gpt2.modeling_gpt2",
     "transformers.models.llama.modeling_llama",
     "transformers.models.qwen2.modeling_qwen2",
+    "harness.trial.worker",
+    "harness.trial.kinds.training",
 )
 
 #: What a process that trains must find in its environment before its first import, in a zygote and without one alike.
@@ -44,6 +46,14 @@ ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "WANDB_MODE": "offline",
 }
+
+
+def modules_for(cells: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    """`MODULES`, and the packages that these settings use and that are slow to import."""
+    cells = list(cells)
+    zero = any(cell.get("zero", "off") != "off" or cell.get("precision") == "ds-bf16" for cell in cells)
+    flash = any(cell.get("attention") == "flash2" for cell in cells)
+    return (*MODULES, *(["deepspeed"] if zero else []), *(["flash_attn"] if flash else []))
 
 
 @dataclass(kw_only=True)

@@ -100,6 +100,19 @@ def _rank_one_dies(spec: TrialSpec, rank: int) -> None:
     _sleep(spec, rank)
 
 
+def _rank_one_runs_out_of_memory(spec: TrialSpec, rank: int) -> int:
+    if rank == 1:
+        TrialResult(outcome=Outcome.OOM, reason="out of device memory").write(Path(spec.record_path))
+        return 1
+    _sleep(spec, rank)
+    return 0
+
+
+def _rank_one_dies_and_rank_zero_is_content(spec: TrialSpec, rank: int) -> int:
+    _write_result(spec, rank)
+    return rank
+
+
 def _result_then_hang(spec: TrialSpec, rank: int) -> None:
     _write_result(spec, rank)
     _sleep(spec, rank)
@@ -128,6 +141,8 @@ _DEEDS = {
     "have children and end": _have_children_and_end,
     "have children and sleep": _have_children_and_sleep,
     "rank one dies": _rank_one_dies,
+    "rank one runs out of memory": _rank_one_runs_out_of_memory,
+    "rank one dies, rank zero is content": _rank_one_dies_and_rank_zero_is_content,
     "result, then hang": _result_then_hang,
     "half a result": _half_a_result,
 }

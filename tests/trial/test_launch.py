@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,10 +48,18 @@ def zygote() -> Iterator[LocalLauncher]:
         yield launcher
 
 
-def run(launcher: LocalLauncher, directory: Path, deed: str, *, ranks: int = 1, limit: float = 30) -> Finished:
+def run(
+    launcher: LocalLauncher, directory: Path, deed: str, *, ranks: int = 1, limit: float = 30,
+    interrupts: Interrupts | None = None, meanwhile: Callable[[], None] = lambda: None,
+) -> Finished:  # fmt: skip
+    """Run one trial while `meanwhile` goes on in a thread, and look that nothing of the trial outlives it."""
+    aside = threading.Thread(target=meanwhile)
+    aside.start()
     finished = launcher.run(
-        a_spec(directory, deed), ranks=ranks, wall_limit_seconds=limit, environment={"COLOUR": "red"}
-    )
+        a_spec(directory, deed), ranks=ranks, wall_limit_seconds=limit, environment={"COLOUR": "red"},
+        interrupts=interrupts,
+    )  # fmt: skip
+    aside.join()
     assert living(directory) == [], "a process of the trial outlived it"
     return finished
 
@@ -192,6 +199,18 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(launcher: LocalLauncher, 
     assert finished.wall_seconds < 10
 
 
+def test_a_failure_that_another_rank_wrote_down_is_the_trials(zygote: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(zygote, tmp_path, "rank one runs out of memory", ranks=2)
+    assert (finished.outcome, finished.reason) == (Outcome.OOM, "out of device memory")
+    assert finished.exit_statuses == (-signal.SIGTERM, 1)
+
+
+def test_a_good_result_of_a_job_that_lost_a_rank_is_not_believed(zygote: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(zygote, tmp_path, "rank one dies, rank zero is content", ranks=2)
+    assert (finished.outcome, finished.reason) == (Outcome.CRASH, "Rank 1 of 2 ended with status 1.")
+    assert finished.result is None
+
+
 @pytest.mark.parametrize("deed", ["have children and end", "have children and sleep"])
 def test_nothing_that_a_trial_started_outlives_it(launcher: LocalLauncher, tmp_path: Path, deed: str) -> None:
     finished = run(launcher, tmp_path, deed, limit=2.5)
@@ -214,10 +233,12 @@ def test_a_sigkill_of_the_helper_costs_one_trial_and_the_next_gets_another(
     run(launcher, tmp_path / "zero", "write a result")
     assert launcher._helper is not None
     victim = getattr(launcher._helper, who)
-    killer = threading.Thread(target=lambda: (wait_for_notes(tmp_path / "one", 3), os.kill(victim, signal.SIGKILL)))
-    killer.start()
-    finished = run(launcher, tmp_path / "one", "have children and sleep")
-    killer.join()
+
+    def kill_it() -> None:
+        wait_for_notes(tmp_path / "one", 3)
+        os.kill(victim, signal.SIGKILL)
+
+    finished = run(launcher, tmp_path / "one", "have children and sleep", meanwhile=kill_it)
     assert finished.outcome is Outcome.CRASH
     assert finished.wall_seconds < 10
     assert run(launcher, tmp_path / "two", "write a result").outcome is Outcome.OK
@@ -232,26 +253,21 @@ def test_a_helper_killed_between_two_trials_is_replaced(launcher: LocalLauncher,
 
 def test_a_stopped_run_kills_the_trial_at_once(launcher: LocalLauncher, tmp_path: Path) -> None:
     interrupts = Interrupts()
-    stopper = threading.Thread(target=lambda: (wait_for_notes(tmp_path, 1), interrupts.request(now=True)))
-    stopper.start()
-    began = time.monotonic()
-    finished = launcher.run(
-        a_spec(tmp_path, "ignore SIGTERM"), ranks=1, wall_limit_seconds=60, environment={}, interrupts=interrupts
-    )
-    stopper.join()
+
+    def stop_it() -> None:
+        wait_for_notes(tmp_path, 1)
+        interrupts.request(now=True)
+
+    finished = run(launcher, tmp_path, "ignore SIGTERM", interrupts=interrupts, meanwhile=stop_it)
     assert finished.outcome is Outcome.INTERRUPTED
     assert finished.reason == "The run was stopped while this trial ran."
-    assert living(tmp_path) == []
-    assert time.monotonic() - began < 10
+    assert finished.wall_seconds < 10
 
 
 def test_a_soft_stop_lets_the_trial_finish(zygote: LocalLauncher, tmp_path: Path) -> None:
     interrupts = Interrupts()
     interrupts.request(now=False)
-    finished = zygote.run(
-        a_spec(tmp_path, "write a result"), ranks=1, wall_limit_seconds=30, environment={}, interrupts=interrupts
-    )
-    assert finished.outcome is Outcome.OK
+    assert run(zygote, tmp_path, "write a result", interrupts=interrupts).outcome is Outcome.OK
 
 
 def test_the_process_ids_are_told_while_the_trial_runs(zygote: LocalLauncher, tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""Put a record together: what was planned, what the child measured, what the parent saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from harness.experiment.study import PlannedTrial, Role
+from harness.results.record import NAMES, Record
+from harness.trial.device import DeviceFigures
+from harness.trial.launch import Finished
+from harness.trial.numbers import decode
+from harness.trial.outcome import Outcome
+
+#: Figures that every record has or says why it has not.
+_OWED = (
+    "tokens_per_second", "samples_per_second", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes",
+    "peak_host_bytes", "model_flops_per_token", "hardware_flops_per_token", "mfu", "hfu", "energy_joules_per_token",
+    "utilisation", "startup_seconds", "compile_seconds",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What the records of a round share."""
+
+    scale: str
+    fingerprint: str
+    environment: Mapping[str, Any]
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """One try of a trial."""
+
+    attempt: int
+    started_at: str
+    """ISO 8601, UTC."""
+    earlier: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    """Tries before this one, in the record's words (`attempts`)."""
+
+
+def record_of(
+    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances
+) -> Record:
+    """The record of a trial that was launched."""
+    result = finished.result
+    measured: dict[str, Any] = decode(dict(result.measured)) if result is not None else {}
+    known = {name: value for name, value in measured.items() if name in NAMES}
+    unknown = {name: value for name, value in measured.items() if name not in NAMES}
+    fields = {
+        **_planned_fields(trial, at, circumstances),
+        **known,
+        "outcome": finished.outcome,
+        "reason": finished.reason,
+        "wall_seconds": finished.wall_seconds,
+        "figures": {**known.get("figures", {}), **unknown},
+        "evidence": result.evidence if result is not None else {},
+        "warnings": [*(result.warnings if result is not None else ()), *finished.warnings],
+        "ranks": result.ranks if result is not None else [],
+        "clocks": {**known.get("clocks", {}), **device.clocks},
+        "utilisation": device.utilisation,
+        "peak_device_bytes": device.peak_device_bytes,
+        "peak_host_bytes": known.get("peak_host_bytes") or finished.peak_host_bytes,
+        "energy_joules_per_token": _energy_per_token(device, known),
+        "attempts": [dict(each) for each in at.earlier],
+    }
+    fields["missing"] = _missing(fields, finished.outcome, {**device.missing, **(result.missing if result else {})})
+    return Record(**fields)
+
+
+def unsupported(trial: PlannedTrial, *, at: Try, circumstances: Circumstances) -> Record:
+    """The record of a trial that is known not to run here."""
+    fields = {
+        **_planned_fields(trial, at, circumstances), "outcome": Outcome.UNSUPPORTED, "reason": trial.refusal or "",
+    }  # fmt: skip
+    return Record(**fields, missing=_missing(fields, Outcome.UNSUPPORTED, {}))
+
+
+def claimbench_version() -> str:
+    """The installed version; `unknown` in a checkout that was never installed."""
+    try:
+        return version("claimbench")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _planned_fields(trial: PlannedTrial, at: Try, circumstances: Circumstances) -> dict[str, Any]:
+    block, arm = trial.block, trial.arm
+    return {
+        "study": block.study, "workload": arm.cell.workload.name, "model": arm.cell.workload.model,
+        "data": arm.cell.workload.data, "kind": block.kind, "cell": dict(arm.cell.settings), "cell_key": arm.cell.key,
+        "arm": arm.name, "baseline": arm.role is not Role.CELL, "control": arm.role is Role.CONTROL,
+        "sweep": dict(block.sweep) or None, "block": block.key, "round": trial.round, "position": trial.position,
+        "attempt": at.attempt, "seed": trial.seed, "warmup_steps": block.warmup_steps, "steps": block.steps,
+        "scale": circumstances.scale, "fingerprint": circumstances.fingerprint, "started_at": at.started_at,
+        "environment": dict(circumstances.environment), "claimbench_version": circumstances.version,
+    }  # fmt: skip
+
+
+def _energy_per_token(device: DeviceFigures, measured: Mapping[str, Any]) -> float | None:
+    """Mean power over the window, divided by the tokens that each of its seconds gave."""
+    speed = measured.get("tokens_per_second")
+    if device.power_watts is None or not isinstance(speed, int | float) or not speed > 0:
+        return None
+    return device.power_watts / speed
+
+
+def _missing(fields: Mapping[str, Any], outcome: Outcome, reasons: Mapping[str, str]) -> dict[str, str]:
+    """Every figure that is absent with its reason; reasons for figures that are there after all are dropped."""
+    general = "this kind of trial does not measure it" if outcome is Outcome.OK else f"the trial ended as {outcome}"
+    absent = {name: reasons.get(name, general) for name in _OWED if fields.get(name) is None}
+    others = {name: reason for name, reason in reasons.items() if name not in _OWED and not fields.get(name)}
+    return {**absent, **others}

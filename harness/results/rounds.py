@@ -1,0 +1,68 @@
+"""The plan cut into rounds: the unit that is run whole, stored whole, and run again whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from harness.environment import Device, Environment
+from harness.experiment.study import Block, Plan, PlannedTrial
+from harness.results.assemble import Circumstances, claimbench_version
+from harness.results.fingerprint import fingerprint, packages_used
+from harness.results.store import Store
+from harness.techniques.registry import techniques
+from harness.trial.outcome import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """All arms of a block in one round, in the order in which they run."""
+
+    trials: tuple[PlannedTrial, ...]
+    key: str
+    """Of the block."""
+    circumstances: Circumstances
+    devices: tuple[Device, ...]
+    """Those that the block uses; none: it runs on the CPU."""
+
+    @property
+    def block(self) -> Block:
+        return self.trials[0].block
+
+    @property
+    def number(self) -> int:
+        return self.trials[0].round
+
+    def is_stored(self, store: Store, retry: Collection[Outcome]) -> bool:
+        """Whether every arm has a result that counts. That an arm could not run is none any more once it can."""
+        able = {trial.arm.name for trial in self.trials if trial.refusal is None}
+        refused = {trial.arm.name for trial in self.trials} - able
+        where = (self.key, self.number, self.circumstances.fingerprint)
+        complete = able <= store.settled_arms(*where, retry={*retry, Outcome.UNSUPPORTED})
+        return complete and refused <= store.settled_arms(*where, retry=retry)
+
+    def supersede(self, store: Store) -> None:
+        """Mark what an earlier, unfinished run of this round left."""
+        store.supersede(self.key, self.number, self.circumstances.fingerprint)
+
+
+def rounds_of(plan: Plan, environment: Environment) -> Iterator[Round]:
+    """The rounds of `plan` in its order, with what the records of each share."""
+    for block, trials in groupby(plan.trials, key=lambda trial: trial.block):
+        circumstances, devices = _shared(plan, block, environment)
+        key = block.key
+        for _, its_trials in groupby(trials, key=lambda trial: trial.round):
+            yield Round(trials=tuple(its_trials), key=key, circumstances=circumstances, devices=devices)
+
+
+def _shared(plan: Plan, block: Block, environment: Environment) -> tuple[Circumstances, tuple[Device, ...]]:
+    cells = [arm.cell for arm in block.arms]
+    devices = environment.devices[: max(cell.number("devices") for cell in cells)]
+    shared = Circumstances(
+        scale=plan.scale,
+        fingerprint=fingerprint(environment, devices=devices, packages=packages_used(techniques(), cells)),
+        environment=replace(environment, devices=devices).as_json(),
+        version=claimbench_version(),
+    )
+    return shared, devices

@@ -1,0 +1,102 @@
+"""One planned trial: launch it, watch the devices meanwhile, try again where that was asked for, make its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.environment import Device
+from harness.errors import LaunchError
+from harness.experiment.study import PlannedTrial
+from harness.results import assemble
+from harness.results.assemble import Try
+from harness.results.budget import wall_limit_seconds
+from harness.results.record import Record
+from harness.results.rounds import Round
+from harness.results.workplace import Workplace
+from harness.trial.device import DeviceSamples, device_figures
+from harness.trial.interrupts import Interrupts
+from harness.trial.launch import Finished, Launcher
+from harness.trial.outcome import TRANSIENT
+from harness.trial.ranks import processes_of
+from harness.trial.sampler import Sampler
+from harness.trial.spec import TrialSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tries:
+    """Runs planned trials, one after the other."""
+
+    launcher: Launcher
+    workplace: Workplace
+    sampler: Sampler
+    interrupts: Interrupts
+    retries: int = 0
+    """Tries again, at once, after a crash or a timeout."""
+    wall_limit_seconds: float | None = None
+    """For every trial; None: see `results.budget`."""
+
+    def record(self, trial: PlannedTrial, its_round: Round, *, attempt: int, on_start: Callable[[int], None]) -> Record:
+        """The record of `trial`: its last try, with the earlier ones in `attempts`.
+
+        `on_start` is told the number of each try, from 1, just before it is launched; a refused trial has none.
+        """
+        if trial.refusal is not None:
+            at = Try(attempt=attempt, started_at=_now())
+            return assemble.unsupported(trial, at=at, circumstances=its_round.circumstances)
+        earlier: list[dict[str, object]] = []
+        while True:
+            on_start(len(earlier) + 1)
+            at = Try(attempt=attempt, started_at=_now(), earlier=tuple(earlier))
+            record = self._launch(trial, its_round, at)
+            if record.outcome not in TRANSIENT or len(earlier) >= self.retries or self.interrupts.soft:
+                return record
+            earlier.append({
+                "outcome": str(record.outcome), "reason": record.reason, "wall_seconds": record.wall_seconds,
+                "started_at": record.started_at,
+            })  # fmt: skip
+
+    def _launch(self, trial: PlannedTrial, its_round: Round, at: Try) -> Record:
+        circumstances = its_round.circumstances
+        devices = its_round.devices[: trial.arm.cell.number("devices")]
+        with _writing(self.workplace.folder):
+            spec = self.workplace.spec(
+                trial, fingerprint=circumstances.fingerprint, attempt=at.attempt, gpu=bool(devices)
+            )
+            finished, samples = self._watched(trial, spec, devices)
+        window = finished.result.window if finished.result is not None else None
+        figures = device_figures(samples, window)
+        return assemble.record_of(trial, finished, figures, at=at, circumstances=circumstances)
+
+    def _watched(
+        self, trial: PlannedTrial, spec: TrialSpec, devices: Sequence[Device]
+    ) -> tuple[Finished, tuple[DeviceSamples, ...]]:
+        """Launch, with the devices sampled from before the first process to after the last."""
+        self.sampler.begin(len(devices))
+        try:
+            finished = self.launcher.run(
+                spec, ranks=processes_of(trial.arm.cell.settings),
+                wall_limit_seconds=wall_limit_seconds(trial, self.wall_limit_seconds),
+                environment=self.workplace.variables(spec, devices),
+                interrupts=self.interrupts, on_forked=self.sampler.follow,
+            )  # fmt: skip
+        finally:
+            samples = self.sampler.end()
+        return finished, samples
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """A disk that is full or read-only ends the run with a sentence; what is stored is kept."""
+    try:
+        yield
+    except OSError as error:
+        where, why = error.filename or folder, error.strerror or error
+        raise LaunchError(f"{where}: {why}; mend that and run again, what is stored is kept.") from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,97 @@
+"""The folder `.claimbench` beside a store: prepared data, compilation caches and what trial processes leave.
+
+.claimbench/data/                    prepared data (`trial.corpus`)
+.claimbench/caches/<fingerprint>/<cell>/   compilation caches of one cell, kept until the plan is complete
+.claimbench/trials/<trial>/          spec, result and output of a trial; removed once an ok one is stored
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.environment import Device
+from harness.experiment.study import PlannedTrial
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+from harness.trial.shapes import read_shape
+from harness.trial.spec import TrialSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """Where trials of one store work. Everything in it can be deleted between two runs."""
+
+    folder: Path
+
+    @classmethod
+    def beside(cls, store: Path) -> Workplace:
+        return cls(folder=store.absolute().parent / ".claimbench")
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def spec(self, trial: PlannedTrial, *, fingerprint: str, attempt: int, gpu: bool) -> TrialSpec:
+        """What the processes of a trial are told."""
+        block, cell = trial.block, trial.arm.cell
+        folder = self._trial_folder(trial, attempt)
+        cache = self.folder / "caches" / fingerprint / cell.key
+        cache.mkdir(parents=True, exist_ok=True)
+        return TrialSpec(
+            trial_id=folder.name, kind=block.kind, model=cell.workload.model_source, data=cell.workload.data_source,
+            settings=dict(cell.settings), baseline_settings=dict(block.baseline.cell.settings), seed=trial.seed,
+            warmup_steps=block.warmup_steps, steps=block.steps, device="cuda" if gpu else "cpu",
+            record_path=str(folder / "result.json"), cache_directory=str(cache),
+            data_directory=str(self.data), gradient_check=trial.round == 1, options=dict(block.options),
+        )  # fmt: skip
+
+    def variables(self, spec: TrialSpec, devices: Sequence[Device]) -> dict[str, str]:
+        """Environment of a trial's processes: its devices alone, by UUID, and the caches of its cell alone."""
+        cache = Path(spec.cache_directory)
+        return {
+            "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in devices),
+            "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+            "TRITON_CACHE_DIR": str(cache / "triton"),
+        }
+
+    def prepare_data(self, trials: Iterable[PlannedTrial]) -> None:
+        """Prepare the data of all trials that will run, so that none does it within its own time.
+
+        Raises:
+            WorkloadError: data that cannot be read.
+        """
+        workloads = {
+            (trial.arm.cell.workload.data_source, trial.arm.cell.workload.model_source)
+            for trial in trials
+            if trial.refusal is None
+        }
+        for data, model in sorted(workloads):
+            vocabulary = _vocabulary(model)
+            if vocabulary is not None:
+                from harness.trial.corpus import prepare  # numpy: not for a run that has nothing to do
+
+                prepare(data, vocabulary, self.data)
+
+    def tidy(self, trial: PlannedTrial, record: Record) -> None:
+        """Remove what a trial left, now that its record is stored; what a failed one wrote stays for a look."""
+        if record.outcome is Outcome.OK:
+            shutil.rmtree(self._trial_folder(trial, record.attempt), ignore_errors=True)
+
+    def clear_caches(self) -> None:
+        """Remove compilation caches; called when the plan is complete."""
+        shutil.rmtree(self.folder / "caches", ignore_errors=True)
+
+    def _trial_folder(self, trial: PlannedTrial, attempt: int) -> Path:
+        name = f"{trial.block.key}-{trial.arm.cell.key}-r{trial.round}-p{trial.position}-a{attempt}"
+        return self.folder / "trials" / name
+
+
+def _vocabulary(model: str) -> int | None:
+    """Of a shape; None for a training step of the user's, whose trial brings its own data."""
+    if ".py:" in model:
+        return None
+    size = read_shape(model).values.get("vocab_size")
+    return int(size) if size is not None else None

@@ -1,0 +1,147 @@
+"""What a trial's window was like on its devices, worked out from readings."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.trial.nvml import Reading
+
+#: A device in use before the trial by more than this, with nobody to be seen, has a user that NVML does not show us.
+_UNEXPLAINED_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFigures:
+    """What a trial's window was like on its devices. None: not to be had, and `missing` says why."""
+
+    utilisation: float | None = None
+    """Mean over window and devices, 0..1."""
+    energy_joules: float | None = None
+    """Of all devices, in the window."""
+    power_watts: float | None = None
+    """Mean over the window, all devices together."""
+    peak_device_bytes: int | None = None
+    """Of the device that held most, over the whole trial."""
+    clocks: dict[str, Any] = field(default_factory=dict)
+    """As in the record."""
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSamples:
+    """All readings of one device during one trial."""
+
+    before: Reading | None
+    """The last look before the trial's processes existed."""
+    readings: tuple[Reading, ...]
+    ours: frozenset[int]
+    """Ids of processes that belong to the trial, as far as they could be matched."""
+    power_limit_watts: float | None = None
+
+    def within(self, window: tuple[float, float]) -> list[Reading]:
+        """Readings inside the window; the nearest one where it is shorter than the interval between two."""
+        inside = [reading for reading in self.readings if window[0] <= reading.at <= window[1]]
+        middle = sum(window) / 2
+        return inside or sorted(self.readings, key=lambda reading: abs(reading.at - middle))[:1]
+
+    def energy_joules(self, window: tuple[float, float]) -> float | None:
+        """Energy between two moments: the device's own counter, read between its samples by straight lines."""
+        points = [(reading.at, reading.energy_joules) for reading in self.readings if reading.energy_joules is not None]
+        if len(points) < 2 or not points[0][0] <= window[0] < window[1] <= points[-1][0]:
+            return None
+        return _interpolate(points, window[1]) - _interpolate(points, window[0])
+
+    def peak_bytes(self) -> int | None:
+        """The trial's own memory at its highest; where its processes cannot be matched, what the device gained."""
+        own = [
+            sum(used for pid, used in reading.processes.items() if pid in self.ours and used is not None)
+            for reading in self.readings
+            if any(pid in self.ours and used is not None for pid, used in reading.processes.items())
+        ]
+        if own:
+            return max(own)
+        used = [reading.used_bytes for reading in self.readings if reading.used_bytes is not None]
+        if not used or self.before is None or self.before.used_bytes is None:
+            return None
+        return max(0, max(used) - self.before.used_bytes)
+
+    def foreign(self) -> list[dict[str, Any]]:
+        """Processes of others on the device: `pid` and `bytes` each.
+
+        Where none of the trial's own ids is ever seen (another namespace of process ids), only what was there before it
+        is known to be foreign; use without a process to be seen counts as one with pid None.
+        """
+        matched = any(pid in self.ours for reading in self.readings for pid in reading.processes)
+        looked_at = self.readings if matched else () if self.before is None else (self.before,)
+        found: dict[int | None, int | None] = {}
+        for reading in looked_at:
+            for pid, used in reading.processes.items():
+                if pid not in self.ours:
+                    found[pid] = max(found.get(pid) or 0, used or 0) or None
+        before = self.before.used_bytes if self.before is not None else None
+        if not found and before is not None and before > _UNEXPLAINED_BYTES:
+            found[None] = before
+        return [{"pid": pid, "bytes": used} for pid, used in found.items()]
+
+
+def device_figures(samples: Sequence[DeviceSamples], window: tuple[float, float] | None) -> DeviceFigures:
+    """Put the devices of one trial together. `window` is None where the trial never got that far."""
+    if not samples:
+        reason = "no GPU that NVML can read was used"
+        return DeviceFigures(
+            missing=dict.fromkeys(("peak_device_bytes", "utilisation", "energy_joules_per_token"), reason)
+        )
+    peaks = [peak for each in samples if (peak := each.peak_bytes()) is not None]
+    foreign = [process for each in samples for process in each.foreign()]
+    peak_device_bytes = max(peaks) if peaks else None
+    if window is None:
+        reason = "the trial ended before its window did"
+        missing = dict.fromkeys(("utilisation", "energy_joules_per_token"), reason)
+        return DeviceFigures(peak_device_bytes=peak_device_bytes, clocks={"foreign": foreign}, missing=missing)
+    return _window_figures(samples, window, peak_device_bytes, foreign)
+
+
+def _window_figures(
+    samples: Sequence[DeviceSamples], window: tuple[float, float], peak_device_bytes: int | None,
+    foreign: list[dict[str, Any]],
+) -> DeviceFigures:  # fmt: skip
+    readings = [reading for each in samples for reading in each.within(window)]
+    energies = [energy for each in samples if (energy := each.energy_joules(window)) is not None]
+    energy = sum(energies) if len(energies) == len(samples) else None
+    utilisation = _mean([reading.utilisation for reading in readings])
+    powers = [_mean([reading.power_watts for reading in each.within(window)]) for each in samples]
+    known = [power for power in powers if power is not None]
+    power = (
+        energy / (window[1] - window[0]) if energy is not None else sum(known) if len(known) == len(powers) else None
+    )
+    clocks = [reading.sm_mhz for reading in readings if reading.sm_mhz is not None]
+    reasons = sorted({reason for reading in readings for reason in reading.throttle_reasons})
+    temperatures = [reading.temperature for reading in readings if reading.temperature is not None]
+    answers = {"utilisation": utilisation, "energy_joules_per_token": power, "peak_device_bytes": peak_device_bytes}
+    return DeviceFigures(
+        utilisation=utilisation,
+        energy_joules=energy,
+        power_watts=power,
+        peak_device_bytes=peak_device_bytes,
+        clocks={
+            "sm_mhz": _mean(clocks), "sm_mhz_min": min(clocks, default=None), "throttle_reasons": reasons,
+            "power_watts": power, "power_limit_watts": samples[0].power_limit_watts,
+            "temperature": max(temperatures, default=None), "foreign": foreign,
+        },
+        missing={name: "the device does not tell" for name, value in answers.items() if value is None},
+    )  # fmt: skip
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _interpolate(points: Sequence[tuple[float, float]], at: float) -> float:
+    for (left, low), (right, high) in itertools.pairwise(points):
+        if left <= at <= right:
+            return low if right == left else low + (high - low) * (at - left) / (right - left)
+    raise ValueError(f"{at} lies outside the readings")
