@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import select
+import signal
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 #: Always imported where they are installed. Not peft and bitsandbytes: both initialise CUDA at import (measured), and a
@@ -66,6 +67,8 @@ class Preloaded:
     """Module → why it could not be imported. A trial that needs it will say so itself."""
     problems: list[str] = field(default_factory=list)
     """Reasons why this process must not be forked; empty when all is well."""
+    notes: list[str] = field(default_factory=list)
+    """What importing left behind that is worth knowing when something goes wrong."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,7 +82,7 @@ def base_environment(inherited: Mapping[str, str], *, gpu: bool) -> dict[str, st
 
 
 def preload(modules: Iterable[str]) -> Preloaded:
-    """Import `modules`, look for traces that a fork would break, and move all objects out of the collector's sight.
+    """Import `modules`, prove that a fork of this process can work, and move all objects out of the collector's sight.
 
     `gc.freeze` keeps collections in the children from touching (and so copying) the pages they share.
     """
@@ -89,7 +92,7 @@ def preload(modules: Iterable[str]) -> Preloaded:
         threads = _thread_count()
         _import(name, result)
         if _thread_count() > threads:
-            result.problems.append(f"importing {name} started {_thread_count() - threads} thread(s)")
+            result.notes.append(f"importing {name} started {_thread_count() - threads} thread(s)")
     result.problems += _cuda_problems(result.modules)
     gc.collect()
     gc.freeze()
@@ -111,20 +114,37 @@ def _thread_count() -> int:
 
 
 def _cuda_problems(imported: list[str]) -> list[str]:
-    """torch's own word, and the driver's: only an initialised CUDA holds /dev/nvidia-uvm open (NVML alone does not)."""
-    problems = []
-    if "torch" in imported:
-        import torch
+    """torch's own word, and on a machine with a GPU the deed: a forked child computes on it.
 
-        if torch.cuda.is_initialized():
-            problems.append("importing left torch.cuda initialised")
-    if any(_target(each).startswith("/dev/nvidia-uvm") for each in Path("/proc/self/fd").iterdir()):
-        problems.append("importing initialised CUDA (/dev/nvidia-uvm is open)")
-    return problems
+    What is open or running after the imports is no proof either way: torch 2.11's inductor calls cuInit at import, which
+    leaves a thread and open device files behind, and children of such a process use the GPU all the same (seen on an
+    H100, driver 580; no context exists yet). Older drivers refuse, and then the probe says so.
+    """
+    if "torch" not in imported:
+        return []
+    import torch
+
+    if torch.cuda.is_initialized():
+        return ["importing left torch.cuda initialised"]
+    if not torch.cuda.device_count():  # through NVML: see ENVIRONMENT
+        return []
+    return [] if _child_can_compute() else ["a forked child cannot use the GPU"]
 
 
-def _target(link: Path) -> str:
+def _child_can_compute(limit_seconds: float = 60.0) -> bool:
+    """Fork a child that adds up a few numbers on the GPU, and see how it ends."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            import torch
+
+            os._exit(0 if float(torch.ones(4, device="cuda").sum()) == 4.0 else 1)
+        finally:
+            os._exit(1)
+    watched = os.pidfd_open(pid)
     try:
-        return os.readlink(link)
-    except OSError:
-        return ""
+        if not select.select([watched], [], [], limit_seconds)[0]:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(watched)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
