@@ -77,6 +77,9 @@ class Preloaded:
 def base_environment(inherited: Mapping[str, str], *, gpu: bool) -> dict[str, str]:
     """`inherited` with what training processes need. The user's own values win, save where isolation rests on ours."""
     needed = {**ENVIRONMENT, "DS_ACCELERATOR": "cuda" if gpu else "cpu"}
+    if not gpu:
+        # Shapes that a CPU trains here are tiny: a second OpenMP thread gains nothing and spins against loader processes.
+        needed["OMP_NUM_THREADS"] = "1"
     ours = {name: needed[name] for name in ("PYTORCH_NVML_BASED_CUDA_CHECK", "PYTHONHASHSEED", "OPENBLAS_NUM_THREADS")}
     return {**needed, **inherited, **ours}
 
@@ -116,9 +119,9 @@ def _thread_count() -> int:
 def _cuda_problems(imported: list[str]) -> list[str]:
     """torch's own word, and on a machine with a GPU the deed: a forked child computes on it.
 
-    What is open or running after the imports is no proof either way: torch 2.11's inductor calls cuInit at import, which
-    leaves a thread and open device files behind, and children of such a process use the GPU all the same (seen on an
-    H100, driver 580; no context exists yet). Older drivers refuse, and then the probe says so.
+    What is open or running after the imports is no proof either way: torch 2.11's inductor calls cuInit at import,
+    which leaves a thread and open device files behind, and children of such a process use the GPU all the same (seen on
+    an H100, driver 580; no context exists yet). Older drivers refuse, and then the probe says so.
     """
     if "torch" not in imported:
         return []
