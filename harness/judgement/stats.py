@@ -17,6 +17,8 @@ LEVEL = 0.95
 #: Standard deviation of ln(tokens/s) between trials of one arm, above which it is called noisy or unstable.
 NOISY = 0.02
 UNSTABLE = 0.05
+#: Noncentrality beyond which power is 1 even at two rounds' freedom, and scipy's series gives up.
+FARTHEST = 35.0
 #: More rounds than this are no answer to "how many would settle it".
 MOST_ROUNDS = 500
 
@@ -164,6 +166,8 @@ def power(ratio: float, spread: float, rounds: int) -> float:
     if spread <= 0:
         return 1.0 if ratio != 1 else 0.0
     centre = abs(math.log(ratio)) * math.sqrt(rounds) / spread
+    if centre > FARTHEST:
+        return 1.0
     critical = t_quantile(rounds - 1)
     return float(1 - nctdtr(rounds - 1, centre, critical) + nctdtr(rounds - 1, centre, -critical))
 

@@ -1,0 +1,124 @@
+"""Did the cell train the same thing? What each change of a setting owes its baseline, and the two looks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from harness.judgement.judged import Parity
+from harness.judgement.parity import Demand, LossPairs, demand_of, effective_batch, judge_parity, loss_gap
+from harness.results.record import Record
+from tests.records import DEFAULTS, make_records
+
+EXACT, ROUNDING, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.UNEQUAL
+
+
+@pytest.mark.parametrize(
+    ("changes", "demand"),
+    [
+        ({}, EXACT),
+        ({"checkpointing": "full"}, EXACT),
+        ({"workers": 4, "pin_memory": True}, EXACT),
+        ({"monitor": "item"}, EXACT),
+        ({"batch_size": 4, "accumulation": 2}, EXACT),  # the same effective batch
+        ({"precision": "bf16"}, ROUNDING),
+        ({"attention": "flash2"}, ROUNDING),
+        ({"compile": "default", "checkpointing": "full"}, ROUNDING),
+        ({"zero": 2}, ROUNDING),
+        ({"batch_size": 4, "devices": 2, "parallel": "ddp"}, ROUNDING),  # strong scaling
+        ({"devices": 2, "parallel": "pipeline"}, ROUNDING),
+        ({"devices": 2, "parallel": "ddp"}, UNEQUAL),  # weak scaling
+        ({"batch_size": 64}, UNEQUAL),
+        ({"accumulation": 2}, UNEQUAL),
+        ({"lora": 8}, UNEQUAL),
+        ({"quantization": "nf4", "precision": "bf16"}, UNEQUAL),
+        ({"sequence_length": 2048}, UNEQUAL),
+        ({"an_axis_of_a_plugin": "on"}, ROUNDING),
+    ],
+)  # fmt: skip
+def test_what_a_change_owes_the_baseline(changes: dict[str, object], demand: Demand) -> None:
+    assert demand_of({**DEFAULTS, **changes}, DEFAULTS)[0] == demand  # type: ignore[dict-item]
+
+
+def test_the_effective_batch_counts_devices_only_where_they_add_samples() -> None:
+    assert effective_batch({"batch_size": 8, "accumulation": 2, "devices": 2, "parallel": "ddp"}) == 32
+    assert effective_batch({"batch_size": 8, "accumulation": 2, "devices": 2, "parallel": "pipeline"}) == 16
+    assert effective_batch({"batch_size": 8, "accumulation": 1, "devices": 2, "zero": 1}) == 16
+
+
+def test_the_gap_is_the_mean_distance_of_the_curves() -> None:
+    assert loss_gap([3.0, 2.0, 1.0], [3.1, 1.8, 1.0]) == pytest.approx(0.1)
+    assert loss_gap([3.0, math.nan], [3.0, 2.0]) == math.inf
+    assert loss_gap([], [1.0]) == math.inf
+
+
+def trial(**fields: object) -> Record:
+    return replace(make_records(rounds=1)[0], **fields)  # type: ignore[arg-type]
+
+
+BASE = ([3.0, 2.0, 1.0], [3.2, 2.2, 1.2], [2.8, 1.8, 0.8])
+"""Three seeds. Mean distances: 0.2, 0.2, 0.4; their mean, the margin, is 0.2667."""
+
+
+def losses(shift: float, control_shift: float = 0.0) -> LossPairs:
+    return LossPairs(
+        pairs=tuple(([loss + shift for loss in curve], curve) for curve in BASE),
+        control=tuple(([loss + control_shift for loss in curve], curve) for curve in BASE), seeds=BASE,
+    )  # fmt: skip
+
+
+def parity_of(changes: dict[str, object], pairs: LossPairs, check: dict[str, float] | None = None) -> Parity:
+    cell = {**DEFAULTS, **changes}
+    return judge_parity(cell, DEFAULTS, [trial(gradient_check=check or {})], pairs)  # type: ignore[arg-type]
+
+
+def test_a_change_of_rounding_may_stray_as_far_as_two_seeds() -> None:
+    near = parity_of({"precision": "bf16"}, losses(0.26))
+    assert (near.word, near.holds) == ("holds", True)
+    assert near.margin == pytest.approx(0.8 / 3)
+    far = parity_of({"precision": "bf16"}, losses(0.28))
+    assert (far.word, far.holds) == ("fails", False)
+    assert far.reason == "the losses lie 0.28 nats apart, two seeds of the baseline 0.267"
+
+
+def test_a_change_that_must_not_touch_the_arithmetic_has_float_tolerance_only() -> None:
+    assert parity_of({"checkpointing": "full"}, losses(0.001)).holds is True
+    assert parity_of({"checkpointing": "full"}, losses(0.01)).holds is False
+
+
+def test_where_kernels_are_not_deterministic_the_control_sets_the_tolerance() -> None:
+    assert parity_of({"checkpointing": "full"}, losses(0.05, control_shift=0.03)).holds is True
+    assert parity_of({"checkpointing": "full"}, losses(0.07, control_shift=0.03)).holds is False
+
+
+def test_unequal_work_is_said_with_its_axis() -> None:
+    found = parity_of({"lora": 8}, losses(1.0))
+    assert found.word == "not applicable: unequal work"
+    assert found.holds is None
+    assert found.reason == "lora: other weights are trained"
+
+
+def test_a_wrong_mask_shows_in_the_first_gradient_though_the_losses_agree() -> None:
+    good = parity_of({"attention": "flash2"}, losses(0.0), {"error": 0.008, "eager_error": 0.005})
+    assert good.holds is True
+    wrong = parity_of({"attention": "flash2"}, losses(0.0), {"error": 0.5, "eager_error": 0.005})
+    assert wrong.holds is False
+    assert wrong.reason == "the first gradient is off by 0.5, eager attention at that precision by 0.005"
+
+
+def test_in_fp32_eager_is_exact_and_rounding_is_still_allowed() -> None:
+    assert parity_of({"attention": "sdpa-math"}, losses(0.0), {"error": 2e-6, "eager_error": 0.0}).holds is True
+
+
+def test_a_loss_that_is_not_a_number_fails() -> None:
+    pairs = LossPairs(pairs=(([3.0, math.nan], [3.0, 2.0]),), control=(), seeds=BASE)
+    assert parity_of({"precision": "amp-fp16"}, pairs).holds is False
+
+
+def test_one_seed_gives_no_margin() -> None:
+    pairs = LossPairs(pairs=(([3.0], [3.0]),), control=(), seeds=([3.0],))
+    found = parity_of({"precision": "bf16"}, pairs)
+    assert found.holds is None
+    assert found.word == "not checked: one seed gives no spread between seeds"

@@ -1,0 +1,108 @@
+"""Intervals, corrections and labels, against numbers worked out by hand or taken from tables."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from harness.judgement import stats
+from harness.judgement.stats import Summary
+
+
+def test_quantiles_are_those_of_the_printed_tables() -> None:
+    assert stats.t_quantile(2) == pytest.approx(4.3027, abs=1e-4)
+    assert stats.t_quantile(4) == pytest.approx(2.7764, abs=1e-4)
+    assert stats.t_quantile(6) == pytest.approx(2.4469, abs=1e-4)
+
+
+def test_the_interval_of_three_ratios_worked_out_by_hand() -> None:
+    # logs: 0, 0.01, 0.02; mean 0.01; s = 0.01; half = 4.3027 · 0.01 / √3 = 0.024841
+    found = stats.ratio_interval([1.0, math.exp(0.01), math.exp(0.02)])
+    assert found is not None
+    assert found.value == pytest.approx(math.exp(0.01))
+    assert found.low == pytest.approx(math.exp(0.01 - 0.024841), rel=1e-5)
+    assert found.high == pytest.approx(math.exp(0.01 + 0.024841), rel=1e-5)
+    assert found.rounds == 3
+
+
+def test_a_ratio_and_its_inverse_have_inverse_intervals() -> None:
+    ratios = [1.4, 1.5, 1.7, 1.45]
+    found, inverse = stats.ratio_interval(ratios), stats.ratio_interval([1 / ratio for ratio in ratios])
+    assert found is not None
+    assert inverse is not None
+    assert found.low is not None
+    assert inverse.high == pytest.approx(1 / found.low)
+
+
+def test_one_ratio_has_no_interval_and_none_has_nothing() -> None:
+    single = stats.ratio_interval([1.5])
+    assert single is not None
+    assert (single.low, single.high) == (None, None)
+    assert stats.ratio_interval([]) is None
+    assert stats.level_interval([]) is None
+
+
+def test_a_level_is_averaged_on_the_plain_scale() -> None:
+    # mean 0.90, s = 0.01, half = 4.3027 · 0.01 / √3 = 0.02484
+    found = stats.level_interval([0.89, 0.90, 0.91])
+    assert found is not None
+    assert found.value == pytest.approx(0.90)
+    assert found.low == pytest.approx(0.90 - 0.02484, abs=1e-5)
+
+
+def test_an_outlier_stays_in() -> None:
+    found = stats.ratio_interval([1.0, 1.0, 1.0, 1.0, 2.0])
+    assert found is not None
+    assert found.rounds == 5
+    assert found.value == pytest.approx(2 ** (1 / 5))
+
+
+def test_holm_worked_out_by_hand() -> None:
+    # sorted 0.01, 0.02, 0.04: 3·0.01 = 0.03, max(0.03, 2·0.02) = 0.04, max(0.04, 1·0.04) = 0.04
+    assert stats.holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert stats.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert stats.holm([]) == []
+
+
+def test_welch_worked_out_by_hand() -> None:
+    # standard errors 0.1/√4 = 0.05 and 0.2/√4 = 0.1: together √0.0125 = 0.1118;
+    # freedom 0.0125² / (0.0025²/3 + 0.01²/3) = 4.4118
+    gap, error, freedom = stats.welch(
+        Summary(mean=1.0, deviation=0.1, count=4), Summary(mean=0.7, deviation=0.2, count=4)
+    )
+    assert gap == pytest.approx(0.3)
+    assert error == pytest.approx(0.111803, abs=1e-6)
+    assert freedom == pytest.approx(4.41176, abs=1e-5)
+
+
+def test_p_values() -> None:
+    assert stats.p_value(4.3027, 1.0, 2) == pytest.approx(0.05, abs=1e-5)
+    assert stats.p_value(0.0, 0.0, 4) == 1.0
+    assert stats.p_value(0.1, 0.0, 4) == 0.0
+    assert stats.p_value(0.1, math.inf, 1) == 1.0
+    assert stats.paired_p([0.3]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("spread", "label"),
+    [(None, ""), (0.0, ""), (0.02, ""), (0.021, "noisy"), (0.05, "noisy"), (0.051, "unstable")],
+)
+def test_noise_labels(spread: float | None, label: str) -> None:
+    assert stats.noise_label(spread) == label
+
+
+def test_power_grows_with_rounds_and_is_the_level_where_nothing_differs() -> None:
+    assert stats.power(1.0, 0.014, 5) == pytest.approx(0.05, abs=1e-6)
+    powers = [stats.power(1.03, 0.014, rounds) for rounds in (3, 5, 7)]
+    assert powers == sorted(powers)
+    assert powers[-1] > 0.95
+
+
+def test_the_smallest_ratio_that_is_found_has_the_power_asked_for() -> None:
+    ratio = stats.smallest_found(0.014, 5, chance=0.8)
+    assert stats.power(ratio, 0.014, 5) == pytest.approx(0.8, abs=1e-3)
+
+
+def test_rounds_to_settle_needs_a_spread() -> None:
+    assert stats.rounds_to_settle(Summary(mean=0.1, deviation=math.inf, count=1), 0.0, 1.0) is None

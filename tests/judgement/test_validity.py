@@ -1,0 +1,91 @@
+"""Before any statistics: what spoils a trial, and what only shades it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.judgement.validity import checked, clock_gap, warnings
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+from tests.records import CPU, make_records
+
+
+def trial(**fields: Any) -> Record:
+    steady = make_records(rounds=1, step_spread=0.0)[0]
+    return replace(steady, **fields)
+
+
+def clocks(**fields: Any) -> dict[str, Any]:
+    return {**trial().clocks, **fields}
+
+
+def test_a_clean_trial_passes_untouched() -> None:
+    record = trial()
+    assert checked(record) is record
+    assert warnings(record) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"mfu": 1.2}, "MFU is 1.20, above 1"),
+        ({"hfu": 1.01}, "HFU is 1.01, above 1"),
+        (
+            {"evidence": {"compile": {"facts": {"recompiles_in_window": 2}}}},
+            "2 graph(s) were compiled inside the window",
+        ),
+        ({"clocks": clocks(foreign=[{"pid": 1}])}, "1 foreign process(es) ran on the device"),
+        ({"clocks": clocks(throttle_reasons=["hw_thermal_slowdown"])}, "throttled: hw_thermal_slowdown"),
+        (
+            {"clocks": clocks(throttle_reasons=["sw_thermal_slowdown", "sw_power_cap"])},
+            "throttled: sw_thermal_slowdown",
+        ),
+    ],
+)
+def test_what_spoils_a_trial(fields: dict[str, Any], reason: str) -> None:
+    record = checked(trial(**fields))
+    assert record.outcome is Outcome.INVALID
+    assert reason in record.reason
+
+
+def test_a_window_whose_halves_differ_by_more_than_two_percent_is_warned_of() -> None:
+    steps = [0.100] * 10 + [0.1021] * 10
+    assert warnings(trial(step_seconds=steps)) == ["median step time changed by +2.1% between the halves of the window"]
+    assert warnings(trial(step_seconds=[0.100] * 10 + [0.1019] * 10)) == []
+    assert warnings(trial(step_seconds=[0.1, 0.2])) == []
+
+
+def test_the_power_cap_is_a_normal_working_point_and_is_said() -> None:
+    record = trial(clocks=clocks(throttle_reasons=["sw_power_cap"]))
+    assert checked(record).outcome is Outcome.OK
+    assert warnings(record) == ["at its power cap of 700 W"]
+
+
+def test_clocks_that_differ_between_arms() -> None:
+    slow = [trial(clocks=clocks(sm_mhz=1700.0))]
+    fast = [trial(clocks=clocks(sm_mhz=1750.0))]
+    assert clock_gap(slow, fast) == "SM clock 1700 MHz against 1750 MHz for the baseline (-2.9%)"
+    assert clock_gap([trial(clocks=clocks(sm_mhz=1720.0))], fast) == ""
+    assert clock_gap([trial(clocks={})], fast) == ""
+
+
+@pytest.mark.parametrize(
+    "place", [{"scale": "smoke"}, {"environment": make_records(rounds=1, environment=CPU)[0].environment}]
+)
+def test_on_a_cpu_and_in_the_smoke_scale_only_noise_is_labelled(place: dict[str, Any]) -> None:
+    record = trial(mfu=1.2, step_seconds=[0.1] * 10 + [0.2] * 10, clocks=clocks(foreign=[{"pid": 1}]), **place)
+    assert checked(record).outcome is Outcome.OK
+    assert warnings(record) == []
+
+
+def test_a_trial_that_failed_is_left_as_it_is() -> None:
+    record = trial(outcome=Outcome.OOM, mfu=1.2)
+    assert checked(record) is record
+
+
+def test_warnings_of_the_trial_itself_come_first() -> None:
+    record = trial(warnings=["3 allocator retries"], clocks=clocks(throttle_reasons=["sw_power_cap"]))
+    assert warnings(record) == ["3 allocator retries", "at its power cap of 700 W"]
