@@ -12,13 +12,13 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import Place, RecordsError
 from harness.results.record import RECORD_SCHEMA, TEXTS, Record
-from harness.results.store import Store
 from harness.trial.numbers import decode
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def write_whole(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise RecordsError(
             f"cannot be written ({error.strerror}); choose another path or free some space", place=Place(file=str(path))
         ) from error
@@ -72,18 +73,6 @@ def read_lines(path: Path) -> list[Record]:
         RecordsError: the first line that is no record of this version or an older one, with its number.
     """
     return [_checked(path, number, line) for number, line in _numbered(path)]
-
-
-def import_lines(path: Path, store: Store) -> tuple[int, int]:
-    """Add the records of a file to a store, all or none: (number new, number that was there already).
-
-    Raises:
-        RecordsError: as for `read_lines`; the store is unchanged.
-        StoreError: the store could not be written; it is unchanged.
-    """
-    records = read_lines(path)
-    new = store.add_all(records)
-    return new, len(records) - new
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, str]]:

@@ -54,6 +54,17 @@ def read_records(path: Path | str) -> list[Record]:
     return _once(_read_file(path))
 
 
+def import_records(path: Path | str, store: Store) -> tuple[int, int]:
+    """Add all records at `path` to a store opened for writing, all or none: (new, there already).
+
+    Raises:
+        RecordsError, StoreError: as for `read_records`, or the store could not be written; it is unchanged.
+    """
+    records = read_records(path)
+    new = store.add_all(records)
+    return new, len(records) - new
+
+
 def load(path: Path | str) -> pd.DataFrame:
     """A row per trial, see `frame`.
 

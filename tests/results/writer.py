@@ -38,11 +38,7 @@ def main() -> None:
 def write(path: Path, *, hold: bool, fork: bool) -> None:
     with Store.open(path, writable=True) as store:
         if fork:
-            child = os.fork()
-            if child == 0:
-                time.sleep(60)
-                os._exit(0)
-            print(f"child {child}", flush=True)
+            print(f"child {fork_sleeper()}", flush=True)
         print("open", flush=True)
         while hold:
             time.sleep(1)
@@ -50,6 +46,18 @@ def write(path: Path, *, hold: bool, fork: bool) -> None:
         for number in range(100_000):
             store.add(replace(records[number % len(records)], attempt=number + 1))
             print(number + 1, flush=True)
+
+
+def fork_sleeper() -> int:
+    """The id of a forked child that is past its first instant (what runs at every fork has run)."""
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(there, b"!")
+        time.sleep(60)
+        os._exit(0)
+    os.read(here, 1)
+    return child
 
 
 if __name__ == "__main__":
