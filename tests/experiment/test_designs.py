@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from harness.experiment.axes import Setting
 from harness.experiment.cell import Cell, Workload
 from harness.experiment.designs import DESIGNS, Axes, blocks_of, count, sweep_points, swept_settings
 from harness.experiment.study import Block, Design, Role, Study
 
-DEFAULTS = {"precision": "fp32", "attention": "sdpa", "compile": "off", "batch_size": 8}
+DEFAULTS: dict[str, Setting] = {"precision": "fp32", "attention": "sdpa", "compile": "off", "batch_size": 8}
 BASELINE = Cell(workload=Workload(name="w", model="tiny"), settings=DEFAULTS, defaults=DEFAULTS)
 AXES: Axes = {"precision": ("tf32", "bf16"), "attention": ("flash2",)}
 
@@ -37,7 +38,7 @@ def test_factorial_is_every_combination_with_the_baselines_own_settings_and_with
 
 
 def test_cumulative_adds_one_setting_a_cell_in_the_written_order() -> None:
-    assert cells(Design.CUMULATIVE, AXES | {"compile": ("default",)}) == [
+    assert cells(Design.CUMULATIVE, {**AXES, "compile": ("default",)}) == [
         {"precision": "tf32"},
         {"precision": "bf16"},
         {"precision": "bf16", "attention": "flash2"},
