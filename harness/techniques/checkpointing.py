@@ -70,10 +70,11 @@ class Checkpointing(Technique):
     @staticmethod
     def _by_hooks(run: TrainingRun) -> Evidence:
         counts = count_block_forwards(run)
-        wanted = 2 * run.accumulation
+        once = run.accumulation * run.forwards_a_micro_step
+        wanted = 2 * once
         reason = f"a block's first layer ran {counts} times a step, not {wanted}: nothing was recomputed"
         return Evidence(
-            holds=counts == wanted, word=f"{counts / run.accumulation:g} forwards a block",
+            holds=counts == wanted, word=f"{counts / once:g} forwards a block",
             facts={"forwards_of_first_layer": counts, "micro_batches": run.accumulation}, reason=reason,
         )  # fmt: skip
 

@@ -112,7 +112,7 @@ def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
     from harness.trial.model import blocks_of
 
     inside = blocks_of(run.plain_model)[0]
-    layer = next(m for m in inside.modules() if getattr(m, "weight", None) is not None and m.weight.ndim == 2)
+    layer = next(m for m in inside.modules() if _is_matrix(getattr(m, "weight", None)))
     seen: list[Any] = []
     hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
     try:
@@ -123,6 +123,11 @@ def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
         hook.remove()
     weights = layer.weight
     return (seen[0] if seen else None), weights.dtype
+
+
+def _is_matrix(weight: Any) -> bool:
+    """Whether a weight is one of a matrix product; ZeRO-3 leaves an empty tensor behind and keeps the shape beside it."""
+    return weight is not None and len(getattr(weight, "ds_shape", weight.shape)) == 2
 
 
 def product_error(device: Any) -> float:

@@ -76,6 +76,15 @@ def logical_size(parameter: Any) -> int:
     return int(parameter.numel())
 
 
+def count_parameters(model: nn.Module) -> dict[str, int]:
+    """`total` and `trainable` parameters by logical size, a tied one once."""
+    everything = list(model.parameters())
+    return {
+        "total": sum(logical_size(parameter) for parameter in everything),
+        "trainable": sum(logical_size(parameter) for parameter in everything if parameter.requires_grad),
+    }
+
+
 def _matrix_size(module: Any) -> int:
     from torch import nn
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from harness.techniques.checkpointing import enable_checkpointing
-from harness.trial.batching import IGNORED, Batch, LoaderSettings
+from harness.trial.batching import IGNORED, Batch
 from harness.trial.data import Samples
 from harness.trial.model import make_model
 
@@ -38,6 +38,8 @@ def why_skipped(run: TrainingRun) -> str | None:
             return f"{axis}: {words}"
     if cell.settings.get("zero", "off") != "off" or cell["precision"] == "ds-bf16":
         return "DeepSpeed's engine keeps gradients in buffers of its own"
+    if cell.settings.get("parallel") == "pipeline":
+        return "each stage of a pipeline holds the gradient of its own layers only"
     if cell.settings.get("parallel") == "pipeline":
         return "each rank holds a part of the model"
     return None
@@ -70,7 +72,7 @@ def compare(run: TrainingRun, mine: Gradient, folder: Path) -> dict[str, Any]:
 
 def first_batches(run: TrainingRun, folder: Path) -> list[Batch]:
     """The micro-batches of the first step, of all ranks: they depend on the seed alone."""
-    settings = LoaderSettings.of(run.spec.settings)
+    settings = run.loader_settings()
     found = []
     for rank in range(run.ranks.world_size):
         samples = Samples(folder, settings, seed=run.spec.seed, rank=rank, batches=run.accumulation)

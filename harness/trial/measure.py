@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness.trial import gradients, memory
+from harness.trial import ranks as group
 from harness.trial.clock import CudaClock, Times
 
 if TYPE_CHECKING:
@@ -107,13 +109,12 @@ def compile_counters() -> dict[str, int]:
 
 
 def _gradient_norm(run: TrainingRun) -> float:
-    """Global L2 norm of this rank's gradients, unscaled."""
-    parts = [parameter.grad for parameter in run.model.parameters() if parameter.grad is not None]
-    parts = [part.to_local() if hasattr(part, "to_local") else part for part in parts]
-    if not parts:
-        return 0.0
-    norm = torch.nn.utils.get_total_norm([part.float() for part in parts])
-    return float(norm) / (run.scaler.get_scale() if run.scaler is not None else 1.0)
+    """Global L2 norm of the gradient, unscaled; of this rank's own where ranks have not averaged theirs yet."""
+    parts = [part.to_local() if hasattr(part, "to_local") else part for part in run.gradient_tensors()]
+    norm = float(torch.nn.utils.get_total_norm([part.float() for part in parts])) if parts else 0.0
+    if run.split_gradients:
+        norm = math.sqrt(sum(each * each for each in group.gather(norm, run.ranks)))
+    return norm / (run.scaler.get_scale() if run.scaler is not None else 1.0)
 
 
 def _note_state(run: TrainingRun, measured: Measured, moment: str) -> None:

@@ -42,26 +42,39 @@ def allocator_retries(device: torch.device) -> int:
     return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0)) if device.type == "cuda" else 0
 
 
-def tensor_bytes(tensors: Iterable[Any]) -> int:
-    """Bytes on this rank behind the tensors, each storage once; a sharded tensor counts its local shard."""
-    seen: dict[int, int] = {}
+def tensor_bytes(tensors: Iterable[Any], device: torch.device | None = None, seen: set[int] | None = None) -> int:
+    """Bytes on this rank behind the tensors, each storage once; a sharded tensor counts its local shard.
+
+    Args:
+        device: count what lies on a device of this type only.
+        seen: storages that were counted before; those of `tensors` are added.
+    """
+    seen = set() if seen is None else seen
+    total = 0
     for tensor in tensors:
         local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-        if isinstance(local, torch.Tensor) and local.device.type != "meta":
-            storage = local.untyped_storage()
-            seen[storage.data_ptr()] = storage.nbytes()
-    return sum(seen.values())
+        if not isinstance(local, torch.Tensor) or local.device.type == "meta" or (device and local.device.type != device.type):
+            continue
+        storage = local.untyped_storage()
+        if storage.nbytes() and storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            total += storage.nbytes()
+    return total
 
 
 def model_state(run: TrainingRun) -> dict[str, float]:
-    """Bytes of parameters, gradients and optimizer state that this rank holds now."""
-    parameters = list(run.model.parameters()) + list(run.model.buffers())
-    gradients = [parameter.grad for parameter in run.model.parameters() if parameter.grad is not None]
-    return {
-        "parameters": tensor_bytes(parameters),
-        "gradients": tensor_bytes(gradients),
-        "optimizer": tensor_bytes(run.optimizer_tensors()),
+    """Bytes of model state by kind that this rank's device holds now. What two kinds share counts for the first."""
+    parts = run.state_parts()
+    found: dict[str, list[Any]] = {
+        "parameters": [*run.model.parameters(), *run.model.buffers(), *parts.get("parameters", ())],
+        "optimizer": [*run.optimizer_tensors(), *parts.get("optimizer", ())],
+        "gradients": [*run.gradient_tensors(), *parts.get("gradients", ())],
+        "buckets": list(parts.get("buckets", ())),
     }
+    seen: set[int] = set()
+    state = {kind: float(tensor_bytes(tensors, run.device, seen)) for kind, tensors in found.items()}
+    state["buckets"] += run.bucket_bytes()
+    return state
 
 
 class SavedActivations:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from harness.trial.batching import Batch, LoaderSettings
 from harness.trial.clock import STEP, Timeline, clock_for
 from harness.trial.corpus import prepare
 from harness.trial.data import make_loader
-from harness.trial.model import make_config, make_model
+from harness.trial.flops import Weights, count_parameters, count_weights
+from harness.trial.model import head_of, make_config, make_model
 from harness.trial.profile import Profile
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialSpec
@@ -61,6 +63,10 @@ class TrainingRun:
         self.model: nn.Module = nn.Module()
         self.plain_model: nn.Module = nn.Module()
         """The model without wrappers of parallelism or compilation: where blocks and layers are found."""
+        self.weights = Weights()
+        """Weights of matrix products of the whole model, also where this rank will hold a part of it only."""
+        self.parameter_counts: dict[str, int] = {}
+        """`total` and `trainable` of the whole model, by logical size."""
         self.accumulation = int(spec.settings["accumulation"])
         self.last_micro_step = True
         """False in all but the last micro-batch of a step (data parallel gradients are exchanged only then)."""
@@ -82,8 +88,23 @@ class TrainingRun:
         self.copy: Callable[[Batch], Batch] = self._copy
         self.wrap_batches: Callable[[Iterator[Batch]], Iterator[Batch]] = lambda batches: batches
         """Around the loader's iterator (copying ahead on a side stream)."""
-        self.state_tensors: Callable[[], Iterable[Any]] | None = None
-        """Tensors of the optimizer's state, where an engine hides them."""
+        # several devices: what a way of dividing the work changes about this rank
+        self.data_rank = ranks.rank
+        """Whose samples this rank sees: its own, or another's where ranks share a batch (stages of a pipeline)."""
+        self.devices_fed = 1
+        """Devices whose batches this process loads (DataParallel feeds several)."""
+        self.reports_work = True
+        """False where another rank speaks for the same batches: tokens and losses must not count twice."""
+        self.forwards_a_micro_step = 1
+        """How often a block runs forward for one micro-batch, recomputation aside."""
+        self.split_gradients = False
+        """True where each rank holds another part of the gradient."""
+        self.gradient_tensors: Callable[[], Iterable[Any]] = self._gradients
+        """This rank's gradients between backward and the optimizer's step."""
+        self.state_parts: Callable[[], dict[str, Iterable[Any]]] = dict
+        """Tensors of model state by kind, where an engine keeps some that the model and the optimizer do not show."""
+        self.bucket_bytes: Callable[[], int] = int
+        """Bytes of communication buffers that are no tensors of Python's."""
         self.facts: dict[str, Any] = {}
         """Notes of techniques to their own `evidence`."""
         self.profile: Profile | None = None
@@ -190,10 +211,16 @@ class TrainingRun:
         """Parameters that are trained."""
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
+    def loader_settings(self) -> LoaderSettings:
+        """The cell's, with a batch for every device that this process feeds."""
+        settings = LoaderSettings.of(self.spec.settings)
+        return replace(settings, batch_size=settings.batch_size * self.devices_fed)
+
+    def _gradients(self) -> list[Any]:
+        return [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+
     def optimizer_tensors(self) -> list[Any]:
         """Tensors of the optimizer's state on this rank."""
-        if self.state_tensors is not None:
-            return list(self.state_tensors())
         states = self.optimizer.state.values() if self.optimizer is not None else ()
         return [value for state in states for value in state.values() if hasattr(value, "untyped_storage")]
 
@@ -219,6 +246,8 @@ def build(run: TrainingRun, techniques: Iterable[Technique]) -> None:
     )
     run.plain_model = run.model
     apply(Stage.MODEL)
+    run.weights = count_weights(run.plain_model, head_of(run.plain_model))
+    run.parameter_counts = count_parameters(run.plain_model)
     apply(Stage.PARALLEL)
     run.call = run.model
     apply(Stage.COMPILE)
@@ -235,7 +264,7 @@ def make_batches(run: TrainingRun) -> None:
     folder = prepare(run.spec.data, int(run.config.vocab_size), Path(run.spec.data_directory))
     steps = run.spec.warmup_steps + run.spec.steps + PROBING_STEPS
     run.loader = make_loader(
-        folder, LoaderSettings.of(run.spec.settings), seed=run.spec.seed, rank=run.ranks.rank, batches=steps * run.accumulation
+        folder, run.loader_settings(), seed=run.spec.seed, rank=run.data_rank, batches=steps * run.accumulation
     )
     run.loader_iterator = iter(run.loader)
     run.batches = run.loader_iterator

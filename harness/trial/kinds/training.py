@@ -16,7 +16,6 @@ from harness.trial import flops, gradients, memory
 from harness.trial import ranks as group
 from harness.trial.corpus import prepare, read_about
 from harness.trial.measure import Measured, measure
-from harness.trial.model import head_of
 from harness.trial.outcome import Outcome
 from harness.trial.peaks import Peak, peak_for
 from harness.trial.profile import profile_step
@@ -47,9 +46,8 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     peaks, missing = memory.read_peaks(trial.device)
     result.missing.update(missing)
     mine = {
-        "rank": trial.ranks.rank, "window_seconds": measured.times.window_seconds, "tokens": trial.tokens, "samples": trial.samples,
-        "useful_tokens": trial.useful_tokens(), **peaks, "model_state_bytes": measured.model_state,
-        "losses": [float(loss) for loss in trial.losses],
+        "rank": trial.ranks.rank, "window_seconds": measured.times.window_seconds, **peaks,
+        "model_state_bytes": measured.model_state, **_work(trial),
     }  # fmt: skip
     everyone = group.gather(mine, trial.ranks)
     # the job is as fast as its slowest rank
@@ -62,8 +60,8 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
         step_seconds=measured.times.step_seconds,
         phases=measured.times.phases,
         model_state_bytes=measured.model_state,
-        parameters=_parameters(trial),
-        losses=[sum(step) / len(everyone) for step in zip(*(each["losses"] for each in everyone), strict=True)],
+        parameters=trial.parameter_counts,
+        losses=_mean_losses(everyone),
         gradient_norms=measured.gradient_norms,
         compile_seconds=_compile_seconds(trial, measured),
         **{name: max(each[name] for each in everyone) for name in peaks},
@@ -71,12 +69,40 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     useful = sum(each["useful_tokens"] for each in everyone)
     result.measured["figures"] = {
         **measured.figures, "useful_tokens_per_second": useful / window, "useful_share": useful / tokens, **_data(trial),
+        **_state_per_parameter(trial, everyone),
     }  # fmt: skip
     trial.facts["compiled"] = measured.compiled
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
     trial.facts["activation_bytes"] = measured.model_state.get("activations", 0)
-    _arithmetic(trial, tokens / window / len(everyone), result)
+    _arithmetic(trial, tokens / window / max(len(everyone), trial.devices_fed), result)
     _judge_window(trial, measured, result)
+
+
+def _work(trial: TrainingRun) -> dict[str, Any]:
+    """What this rank computed. Ranks that share a batch with another one leave the counting to it."""
+    if not trial.reports_work:
+        return {"tokens": 0, "samples": 0, "useful_tokens": 0, "losses": []}
+    return {
+        "tokens": trial.tokens, "samples": trial.samples, "useful_tokens": trial.useful_tokens(),
+        "losses": [float(loss) for loss in trial.losses],
+    }  # fmt: skip
+
+
+def _mean_losses(everyone: list[dict[str, Any]]) -> list[float]:
+    """Each step's loss, the mean over the ranks that have one."""
+    curves = [each["losses"] for each in everyone if each["losses"]]
+    return [sum(step) / len(curves) for step in zip(*curves, strict=True)]
+
+
+def _state_per_parameter(trial: TrainingRun, everyone: list[dict[str, Any]]) -> dict[str, float]:
+    """Bytes of model state per parameter of the whole model on the fullest rank, before and after the optimizer's step."""
+    moments = {"bytes_per_parameter": "before_step", "bytes_per_parameter_after_step": "after_step"}
+    states = [each["model_state_bytes"] for each in everyone]
+    return {
+        name: max(state[moment] for state in states) / trial.parameter_counts["total"]
+        for name, moment in moments.items()
+        if all(moment in state for state in states)
+    }
 
 
 def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: TrialResult) -> None:
@@ -131,14 +157,6 @@ def free(trial: TrainingRun) -> None:
     memory.reset_peaks(trial.device)
 
 
-def _parameters(trial: TrainingRun) -> dict[str, int]:
-    everything = list(trial.plain_model.parameters())
-    return {
-        "total": sum(flops.logical_size(parameter) for parameter in everything),
-        "trainable": sum(flops.logical_size(parameter) for parameter in everything if parameter.requires_grad),
-    }
-
-
 def _compile_seconds(trial: TrainingRun, measured: Measured) -> float | None:
     """What the first warm-up steps took beyond the time of a step in the window: compilation, warm-up of graphs."""
     if trial.cell["compile"] == "off":
@@ -155,7 +173,7 @@ def _data(trial: TrainingRun) -> dict[str, Any]:
 
 def _arithmetic(trial: TrainingRun, tokens_per_second: float, result: TrialResult) -> None:
     """FLOPs a token, MFU and HFU; what has no peak stays null with the reason."""
-    weights = flops.count_weights(trial.plain_model, head_of(trial.plain_model))
+    weights = trial.weights
     attention = flops.attention_of(trial.config, int(trial.spec.settings["sequence_length"]))
     model = flops.model_flops_per_token(weights, attention)
     hardware = flops.hardware_flops_per_token(weights, attention, recompute_blocks=trial.cell["checkpointing"] != "off")
