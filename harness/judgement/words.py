@@ -33,11 +33,12 @@ def bound(metric: Metric, value: float) -> str:
 
 
 def measured(metric: Metric, interval: Interval) -> str:
-    """`1.48x [1.46x, 1.50x]`; the value alone where the rules give no interval, or where every round gave the same."""
+    """`1.48x [1.46x, 1.50x]`; the value alone where the rules give no interval, or one too narrow to show."""
     value = number(metric, interval.value)
-    if interval.low is None or interval.high is None or interval.low == interval.high:
+    if interval.low is None or interval.high is None:
         return value
-    return f"{value} {span(metric, interval)}"
+    ends = {number(metric, interval.low), number(metric, interval.high)}
+    return value if ends == {value} else f"{value} {span(metric, interval)}"
 
 
 def span(metric: Metric, interval: Interval) -> str:

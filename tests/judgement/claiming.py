@@ -1,0 +1,38 @@
+"""Claims and judgements for tests: a claim in one line, judged on synthetic records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from harness.judgement.claims import Claim, Claims, Document
+from harness.judgement.judge import judge
+from harness.judgement.judged import Verdict
+from harness.results.record import Record
+from tests.records import CellShape, StudyShape
+
+#: The study that most tests judge on.
+STUDY = "precision"
+CELL = {"precision": "bf16"}
+
+
+def make_claim(**fields: Any) -> Claim:
+    """A claim that bf16 is 1.5x to 2x faster; `fields` replace parts of it, None takes one away."""
+    given = {
+        "id": "it", "statement": "It is faster.", "sources": [{"document": "D1", "quote": "a few words"}],
+        "form": "range", "metric": "speedup", "range": [1.5, 2], "study": STUDY, "cell": CELL, **fields,
+    }  # fmt: skip
+    return Claim(**{name: value for name, value in given.items() if value is not None})
+
+
+def make_claims(*claims: Claim) -> Claims:
+    return Claims(schema=1, documents={"D1": Document(title="A text")}, claims={each.id: each for each in claims})
+
+
+def verdict_on(claim: Claim, records: Iterable[Record]) -> Verdict:
+    return judge(records, make_claims(claim)).verdicts[0]
+
+
+def study(*cells: CellShape, **fields: Any) -> StudyShape:
+    """The study of the claim, by default with one cell that is truly 1.75 times as fast."""
+    return StudyShape(**{"name": STUDY, "cells": cells or (CellShape(settings=CELL, ratio=1.75),), **fields})

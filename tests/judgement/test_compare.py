@@ -1,0 +1,125 @@
+"""Records become blocks: what the tables of the report stand on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.judgement.compare import compare
+from harness.judgement.judged import ArmResult, BlockResult
+from harness.trial.outcome import Outcome
+from tests.judgement.claiming import CELL, study
+from tests.records import CellShape, make_records
+
+
+def block_of(*args: object, **fields: object) -> BlockResult:
+    (block,) = compare(make_records([study()], **fields)).blocks  # type: ignore[arg-type]
+    return block
+
+
+def arm(block: BlockResult, name: str) -> ArmResult:
+    return next(each for each in block.arms if each.name == name)
+
+
+def test_arms_stand_in_order_baseline_control_cells() -> None:
+    assert [(each.name, each.role) for each in block_of().arms] == [
+        ("baseline", "baseline"), ("control", "control"), ("precision=bf16", "cell"),
+    ]  # fmt: skip
+
+
+def test_a_block_knows_its_place_and_its_machine() -> None:
+    block = block_of()
+    assert (block.study, block.scale, block.device) == ("precision", "full", "NVIDIA H100 80GB HBM3")
+    assert block.rounds == 5
+    assert block.sweep == {}
+
+
+def test_the_noise_floor_is_the_control_s_interval() -> None:
+    block = block_of()
+    assert block.noise_floor == arm(block, "control").speedup
+    assert block.noise_floor is not None
+    assert block.noise_floor.low is not None
+    assert block.noise_floor.high is not None
+    assert block.noise_floor.low < 1 < block.noise_floor.high
+
+
+def test_ratios_pair_the_rounds_and_keep_one_value_each() -> None:
+    records = make_records([study()])
+    (block,) = compare(records).blocks
+    speeds = {(each.arm, each.round): each.tokens_per_second or 0 for each in records}
+    expected = [speeds["precision=bf16", n] / speeds["baseline", n] for n in range(1, 6)]
+    found = arm(block, "precision=bf16").speedup
+    assert found is not None
+    assert list(found.observed) == pytest.approx(expected)
+
+
+def test_memory_is_maximum_and_range_over_the_trials() -> None:
+    records = make_records([study()])
+    peaks = [each.peak_allocated_bytes or 0 for each in records if each.arm == "baseline"]
+    (block,) = compare(records).blocks
+    assert arm(block, "baseline").memory["allocated"] == (max(peaks), max(peaks) - min(peaks))
+
+
+def test_views_are_compared_with_the_baseline_s() -> None:
+    shape = study(CellShape(settings=CELL, memory=0.5))
+    (block,) = compare(make_records([shape])).blocks
+    assert arm(block, "precision=bf16").memory_ratio["allocated"] == pytest.approx(0.5, abs=0.001)
+
+
+def test_only_the_last_try_of_a_trial_counts() -> None:
+    records = make_records([study()])
+    first = replace(records[0], attempt=1, outcome=Outcome.CRASH, reason="RuntimeError", tokens_per_second=None)
+    again = [replace(records[0], attempt=2), first, *records[1:]]
+    found = compare(again)
+    assert len(found.excluded) == 1
+    assert found.excluded[0].outcome is Outcome.CRASH
+    assert sum(sum(each.outcomes.values()) for each in found.blocks[0].arms) == len(records)
+
+
+def test_failed_trials_are_counted_and_explained() -> None:
+    shape = study(CellShape(settings=CELL, outcome=Outcome.OOM, failed_rounds=(1, 2)))
+    (block,) = compare(make_records([shape])).blocks
+    found = arm(block, "precision=bf16")
+    assert found.outcomes == {"oom": 2, "ok": 3}
+    assert found.reason.startswith("oom in 2 of 5 rounds: CUDA out of memory")
+
+
+def test_the_evidence_is_that_of_what_differs_from_the_baseline() -> None:
+    shape = study(CellShape(settings={"attention": "flash2"}), baseline={"precision": "bf16"})
+    (block,) = compare(make_records([shape])).blocks
+    assert arm(block, "attention=flash2").evidence == "attention seen"
+    assert arm(block, "baseline").evidence == "precision seen"
+
+
+def test_like_warnings_of_several_rounds_become_one() -> None:
+    plain = make_records([study()], step_spread=0.0)
+    records = [replace(each, warnings=[f"{each.round} allocator retries"]) for each in plain]
+    (block,) = compare(records).blocks
+    assert arm(block, "baseline").flags == ("1 allocator retries (5 of 5 rounds)",)
+
+
+def test_arms_whose_clocks_differ_are_flagged() -> None:
+    records = [replace(each, clocks={**each.clocks, "sm_mhz": 1500.0}) if each.arm == "precision=bf16" else each
+               for each in make_records([study()], step_spread=0.0)]  # fmt: skip
+    (block,) = compare(records).blocks
+    assert arm(block, "precision=bf16").flags == ("SM clock 1500 MHz against 1750 MHz for the baseline (-14.3%)",)
+
+
+def test_a_block_without_its_baseline_compares_nothing_and_says_so() -> None:
+    records = [each for each in make_records([study()]) if not each.baseline]
+    (block,) = compare(records).blocks
+    assert block.arms[0].speedup is None
+    assert block.warnings == ("study precision has no trial of its baseline here: nothing can be compared",)
+
+
+def test_a_block_without_a_control_has_no_noise_floor_and_says_so() -> None:
+    records = [each for each in make_records([study()]) if not each.control]
+    (block,) = compare(records).blocks
+    assert block.noise_floor is None
+    assert block.warnings == ("no A/A control was run: the noise floor is unknown",)
+
+
+def test_kinds_that_train_nothing_have_no_parity() -> None:
+    (block,) = compare(make_records([study(kind="loader-only")])).blocks
+    assert arm(block, "precision=bf16").parity.word == "not applicable: no training"

@@ -1,0 +1,350 @@
+"""From records to verdicts: what each thing that can happen to an experiment does to the answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.judgement.judge import judge
+from harness.judgement.judged import Word
+from harness.judgement.rows import claims_rows, verdict_objects
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+from tests.judgement.claiming import CELL, make_claim, make_claims, study, verdict_on
+from tests.records import CPU, CellShape, make_records
+
+
+def cell(**fields: Any) -> CellShape:
+    return CellShape(**{"settings": CELL, "ratio": 1.75, **fields})
+
+
+def changed(records: list[Record], arm: str, **fields: Any) -> list[Record]:
+    return [replace(record, **fields) if record.arm == arm else record for record in records]
+
+
+def test_a_ratio_well_inside_the_range_confirms() -> None:
+    found = verdict_on(make_claim(), make_records([study()]))
+    assert found.word is Word.CONFIRMED
+    assert found.helped == "yes"
+    assert found.rounds == 5
+    assert found.interval is not None
+    assert found.value == pytest.approx(1.75, rel=0.02)
+    assert found.interval[0] < found.value < found.interval[1]
+    assert found.claimed == "speedup 1.5x to 2x"
+    assert found.measured.startswith("1.7")
+    assert "lies within 1.5x to 2x" in found.reason
+    assert (found.arm, found.study, found.low, found.high) == ("precision=bf16", "precision", 1.5, 2.0)
+
+
+def test_a_true_ratio_outside_refutes_and_may_still_have_helped() -> None:
+    found = verdict_on(make_claim(), make_records([study(cell(ratio=1.2))]))
+    assert (found.word, found.helped) == (Word.REFUTED_BELOW, "yes")
+
+
+def test_slower_than_the_baseline_did_not_help() -> None:
+    found = verdict_on(make_claim(range=[0.7, 0.9]), make_records([study(cell(ratio=0.8))]))
+    assert (found.word, found.helped) == (Word.CONFIRMED, "no")
+
+
+def test_a_ratio_at_the_edge_is_inconclusive_and_says_what_would_settle_it() -> None:
+    found = verdict_on(make_claim(), make_records([study(cell(ratio=1.51))], spread=0.02))
+    assert found.word is Word.INCONCLUSIVE
+    assert found.rounds_needed is None or found.rounds_needed > 5
+    assert "crosses 1.50x" in found.reason
+
+
+# -- not judged at all -------------------------------------------------------------------------------------------------
+
+
+def test_a_study_without_a_trial_is_not_run_and_the_remedy_is_named() -> None:
+    found = verdict_on(make_claim(study="compile"), make_records([study()]))
+    assert found.word is Word.NOT_RUN
+    assert found.reason == "no trial of study 'compile' is stored; `claimbench run --study compile` runs it"
+    assert (found.measured, found.helped, found.interval) == ("", "", None)
+
+
+def test_a_cell_without_a_trial_is_not_run() -> None:
+    found = verdict_on(make_claim(cell={"precision": "tf32"}), make_records([study()]))
+    assert found.word is Word.NOT_RUN
+    assert "'precision=tf32'" in found.reason
+
+
+def test_a_point_without_a_trial_is_not_run() -> None:
+    records = make_records([study(sweep=("sequence_length", (512, 1024)))])
+    found = verdict_on(make_claim(at={"sequence_length": 4096}), records)
+    assert found.word is Word.NOT_RUN
+    assert found.reason == "study 'precision' was not run at sequence_length=4096"
+
+
+@pytest.mark.parametrize("fields", [{"scale": "smoke"}, {"environment": CPU}])
+def test_a_claim_about_gpus_is_never_judged_on_a_cpu_or_in_tiny_shapes(fields: dict[str, Any]) -> None:
+    found = verdict_on(make_claim(), make_records([study()], **fields))
+    assert found.word is Word.NOT_COMPARABLE
+    assert "the claim speaks of a GPU at full scale" in found.reason
+    assert (found.measured, found.value, found.interval, found.helped) == ("", None, None, "")
+
+
+def test_a_claim_about_any_machine_is_judged_on_a_cpu() -> None:
+    found = verdict_on(make_claim(device="any"), make_records([study()], environment=CPU))
+    assert found.word is Word.CONFIRMED
+
+
+def test_a_gpu_is_preferred_to_a_cpu_and_the_other_machine_is_told() -> None:
+    on_cpu = make_records([study(cell(ratio=1.1))], environment=CPU, fingerprint="c" * 16)
+    found = verdict_on(make_claim(device="any"), on_cpu + make_records([study()]))
+    assert found.word is Word.CONFIRMED
+    elsewhere = found.details["elsewhere"]
+    assert [(each["device"], each["verdict"]) for each in elsewhere] == [("Synthetic CPU", "refuted, below")]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word", "words"),
+    [
+        (Outcome.UNSUPPORTED, Word.NOT_TESTABLE, "flash-attn is not installed; pip install flash-attn"),
+        (Outcome.OOM, Word.NOT_TESTABLE, "oom in 5 of 5 rounds: CUDA out of memory"),
+        (Outcome.CRASH, Word.NOT_TESTABLE, "crash in 5 of 5 rounds"),
+        (Outcome.TIMEOUT, Word.NOT_TESTABLE, "timeout in 5 of 5 rounds"),
+        (Outcome.INERT, Word.INVALID, "could not be shown to be in effect"),
+        (Outcome.INVALID, Word.INVALID, "cannot be trusted"),
+    ],
+)
+def test_a_cell_of_which_no_trial_is_ok(outcome: Outcome, word: Word, words: str) -> None:
+    records = make_records([study(cell(outcome=outcome))])
+    records = [replace(each, reason="flash-attn is not installed; pip install flash-attn")
+               if each.outcome is Outcome.UNSUPPORTED else each for each in records]  # fmt: skip
+    found = verdict_on(make_claim(), records)
+    assert found.word is word
+    assert words in found.reason
+    assert found.measured == ""
+
+
+def test_a_baseline_that_never_ran_is_named() -> None:
+    records = changed(make_records([study()]), "baseline", outcome=Outcome.OOM, reason="CUDA out of memory")
+    found = verdict_on(make_claim(), records)
+    assert found.word is Word.NOT_TESTABLE
+    assert found.reason.startswith("the baseline: oom in 5 of 5 rounds")
+
+
+# -- pairs, noise, drift -----------------------------------------------------------------------------------------------
+
+
+def test_a_pair_with_a_failed_arm_is_dropped_and_said_so() -> None:
+    found = verdict_on(make_claim(), make_records([study(cell(outcome=Outcome.OOM, failed_rounds=(2, 4)))]))
+    assert found.word is Word.CONFIRMED
+    assert found.rounds == 3
+    assert "2 of 5 rounds were dropped because an arm failed" in found.reason
+    assert "oom in 2 of 5 rounds" in found.reason
+
+
+def test_a_cell_out_of_memory_takes_nothing_else_with_it() -> None:
+    both = make_records([study(cell(), CellShape(settings={"precision": "tf32"}, outcome=Outcome.OOM))])
+    assert verdict_on(make_claim(), both).rounds == 5
+
+
+def test_superseded_and_interrupted_trials_are_never_judged() -> None:
+    records = make_records([study()])
+    stale = [replace(each, superseded=True, tokens_per_second=1.0) for each in records if each.round == 1]
+    stopped = [replace(each, outcome=Outcome.INTERRUPTED, round=6, tokens_per_second=1.0) for each in records[:1]]
+    found = judge([*stale, *stopped, *records], make_claims(make_claim()))
+    assert found.verdicts[0].rounds == 5
+    assert found.verdicts[0].word is Word.CONFIRMED
+    assert len(found.excluded) == len(stale) + len(stopped)
+
+
+def test_trials_of_two_devices_are_never_paired() -> None:
+    """Rounds 1-3 on one GPU; in rounds 4 and 5 the cell ran on another than its baseline."""
+    records = []
+    for each in make_records([study()]):
+        moved = each.round > 3 and each.arm == "precision=bf16"
+        records.append(replace(each, environment={**each.environment, "device_uuid": "GPU-b" if moved else "GPU-a"}))
+    found = verdict_on(make_claim(), records)
+    assert found.rounds == 3
+
+
+def test_rounds_of_a_block_from_several_runs_add_up() -> None:
+    first = make_records([study()], rounds=3)
+    later = [replace(each, round=each.round + 3) for each in make_records([study()], rounds=3, seed=1)]
+    assert verdict_on(make_claim(), first + later).rounds == 6
+
+
+def test_fingerprints_are_never_mixed_and_the_one_with_more_rounds_counts() -> None:
+    records = make_records([study()]) + make_records([study(cell(ratio=5.0))], rounds=3, fingerprint="e" * 16)
+    found = verdict_on(make_claim(), records)
+    assert (found.word, found.rounds) == (Word.CONFIRMED, 5)
+
+
+def test_noise_is_labelled_beside_the_verdict() -> None:
+    found = verdict_on(make_claim(), make_records([study()], spread=0.10))
+    assert "is unstable: its trials spread by " in found.reason
+
+
+def test_a_drifting_baseline_is_named_and_pairs_take_the_drift_out() -> None:
+    found = verdict_on(make_claim(), make_records([study()], drift=-0.20, spread=0.001))
+    assert found.word is Word.CONFIRMED
+    assert "the baseline drifted by -1" in found.reason
+
+
+def test_a_suspect_study_says_so() -> None:
+    found = verdict_on(make_claim(), make_records([study()], control_ratio=1.08))
+    assert found.details["suspect"] is True
+    assert "the study is suspect: its A/A control, the baseline under a second name, came out at 1.0" in found.reason
+
+
+def test_one_odd_control_among_many_is_not_enough_after_the_correction() -> None:
+    """p of about 0.01 alone is an alarm; among 40 controls it is what chance gives."""
+    shapes = [study(name=f"study-{number}") for number in range(39)]
+    odd = make_records([study()], control_ratio=1.025, seed=5)
+    alone = judge(odd, make_claims(make_claim())).blocks
+    among = judge(odd + make_records(shapes), make_claims(make_claim())).blocks
+    assert [block.suspect for block in alone] == [True]
+    assert [block.study for block in among if block.suspect] == []
+
+
+def test_an_invalid_trial_leaves_its_pair() -> None:
+    records = [replace(each, mfu=1.3) if each.round == 1 and each.arm == "precision=bf16" else each
+               for each in make_records([study()])]  # fmt: skip
+    found = judge(records, make_claims(make_claim()))
+    assert found.verdicts[0].rounds == 4
+    assert "MFU is 1.30, above 1" in found.verdicts[0].reason
+    assert [each.outcome for each in found.excluded] == [Outcome.INVALID]
+
+
+# -- parity ------------------------------------------------------------------------------------------------------------
+
+
+def test_fast_but_different_confirms_nothing() -> None:
+    found = verdict_on(make_claim(), make_records([study(cell(loss_shift=1.0))]))
+    assert found.word is Word.FAST_BUT_DIFFERENT
+    assert found.reason.startswith("measured 1.7")
+    assert "but parity fails: the losses lie 0.714 nats apart" in found.reason  # 20 of 28 steps are 1 nat off
+
+
+def test_parity_does_not_gate_what_it_says_nothing_about() -> None:
+    records = make_records([study(cell(loss_shift=1.0))])
+    found = verdict_on(make_claim(metric="utilisation", range=[0.85, None]), records)
+    assert found.word is Word.CONFIRMED
+
+
+def test_unequal_work_is_no_failure() -> None:
+    shape = study(CellShape(settings={"batch_size": 64}, ratio=1.75, loss_shift=1.0))
+    found = judge(make_records([shape]), make_claims(make_claim(cell={"batch_size": 64})))
+    assert found.verdicts[0].word is Word.CONFIRMED
+    assert found.blocks[0].arms[2].parity.word == "not applicable: unequal work"
+
+
+# -- metrics other than speed ------------------------------------------------------------------------------------------
+
+
+def test_memory_is_judged_on_the_maximum_without_an_interval() -> None:
+    found = verdict_on(make_claim(metric="peak_saved", range=[0.3, 0.5]), make_records([study(cell(memory=0.6))]))
+    assert (found.word, found.interval, found.measured) == (Word.CONFIRMED, None, "40.0%")
+    assert found.value == pytest.approx(0.4, abs=0.002)
+
+
+def test_memory_is_judged_on_the_view_that_the_claim_names() -> None:
+    records = changed(make_records([study(cell(memory=0.6))]), "precision=bf16", peak_device_bytes=21_000_000_000)
+    reserved = verdict_on(make_claim(metric="peak_saved", range=[0.3, 0.5]), records)
+    device = verdict_on(make_claim(metric="peak_saved", range=[0.3, 0.5], view="device"), records)
+    assert (reserved.word, device.word) == (Word.CONFIRMED, Word.REFUTED_BELOW)
+
+
+def test_a_share_of_the_cell_alone_needs_no_baseline() -> None:
+    found = verdict_on(
+        make_claim(metric="data_wait_share", form="at-most", bound=0.1, range=None), make_records([study()])
+    )
+    assert found.word is Word.CONFIRMED
+    assert found.measured == "1.0%"
+
+
+def test_trainable_parameters_are_counted_without_an_interval() -> None:
+    shape = study(CellShape(settings={"lora": 8}, trainable_share=0.01))
+    it = make_claim(metric="trainable_share_saved", form="at-least", bound=0.9, range=None, cell={"lora": 8})
+    found = verdict_on(it, make_records([shape]))
+    assert (found.word, found.measured) == (Word.CONFIRMED, "99.0%")
+
+
+def test_scaling_efficiency_divides_by_the_devices() -> None:
+    shape = study(CellShape(settings={"devices": 2, "parallel": "ddp"}, ratio=1.9))
+    it = make_claim(metric="scaling_efficiency", range=[0.94, 0.96], cell={"devices": 2, "parallel": "ddp"})
+    found = verdict_on(it, make_records([shape], spread=0.001, step_spread=0.0))
+    assert found.value == pytest.approx(0.95, abs=0.002)
+    assert found.word is Word.CONFIRMED
+
+
+def test_a_figure_that_the_records_lack_is_not_testable_with_their_own_reason() -> None:
+    records = changed(make_records([study()]), "precision=bf16", peak_reserved_bytes=None,
+                      missing={"peak_reserved_bytes": "only CUDA keeps it"})  # fmt: skip
+    found = verdict_on(make_claim(metric="peak_saved"), records)
+    assert found.word is Word.NOT_TESTABLE
+    assert found.reason == "the records have no figure for peak_saved: only CUDA keeps it"
+
+
+# -- baselines, scope --------------------------------------------------------------------------------------------------
+
+
+def test_the_other_baseline_stands_beside() -> None:
+    shape = study(cell(ratio=1.8), CellShape(settings={"precision": "tf32"}, ratio=1.5))
+    found = verdict_on(make_claim(other_baseline={"precision": "tf32"}), make_records([shape]))
+    assert found.other_baseline.startswith("1.19x [1.17x, 1.22x]")
+    assert found.other_baseline.endswith("against precision=tf32")
+
+
+def test_a_claim_may_name_another_baseline_than_the_block_s() -> None:
+    shape = study(cell(ratio=1.8), CellShape(settings={"precision": "tf32"}, ratio=1.5))
+    found = verdict_on(make_claim(baseline={"precision": "tf32"}, range=[1.1, 1.3]), make_records([shape]))
+    assert found.word is Word.CONFIRMED
+
+
+def test_scope_counts_the_points_where_the_claim_holds() -> None:
+    shapes = [study(cell(ratio=ratio), sweep=("sequence_length", (length,)))
+              for length, ratio in ((512, 1.2), (1024, 1.75), (2048, 1.8))]  # fmt: skip
+    found = verdict_on(make_claim(at={"sequence_length": 1024}), make_records(shapes))
+    assert found.word is Word.CONFIRMED
+    assert found.scope == "holds at 2 of 3 points: sequence_length=1024, sequence_length=2048"
+    assert [point["word"] for point in found.details["points"]] == ["refuted, below", "confirmed", "confirmed"]
+    assert found.sweep == {"sequence_length": 1024}
+
+
+def test_the_primary_point_alone_decides() -> None:
+    shapes = [study(cell(ratio=ratio), sweep=("sequence_length", (length,)))
+              for length, ratio in ((512, 1.2), (1024, 1.75), (2048, 1.8))]  # fmt: skip
+    found = verdict_on(make_claim(at={"sequence_length": 512}), make_records(shapes))
+    assert found.word is Word.REFUTED_BELOW
+
+
+def test_further_cells_count_in_the_scope() -> None:
+    shape = study(cell(), CellShape(settings={"precision": "tf32"}, ratio=1.2))
+    found = verdict_on(make_claim(also=[{"precision": "tf32"}]), make_records([shape]))
+    assert found.scope == "holds at 1 of 2 points: precision=bf16"
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_json_of_a_verdict() -> None:
+    claims = make_claims(make_claim(), make_claim(id="other", study="compile"))
+    rows = verdict_objects(judge(make_records([study()]), claims))
+    first, second = json.loads(json.dumps(rows, allow_nan=False))
+    assert first["verdict"] == "confirmed"
+    assert first["document"] == "D1"
+    assert first["interval"][0] < first["value"] < first["interval"][1]
+    assert {"claim", "document", "verdict", "helped", "claimed", "measured", "interval", "rounds", "reason"} <= set(
+        first
+    )
+    assert (second["claim"], second["verdict"], second["interval"]) == ("other", "not run", None)
+
+
+def test_the_rows_of_the_claims() -> None:
+    assert claims_rows(make_claims(make_claim())) == [
+        {"claim": "it", "document": "D1", "statement": "It is faster.", "claimed": "speedup 1.5x to 2x",
+         "metric": "speedup", "study": "precision"},
+    ]  # fmt: skip
+
+
+def test_no_records_at_all() -> None:
+    found = judge([], make_claims(make_claim()))
+    assert [verdict.word for verdict in found.verdicts] == [Word.NOT_RUN]
+    assert (found.blocks, found.excluded) == ((), ())

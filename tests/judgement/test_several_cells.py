@@ -1,0 +1,263 @@
+"""Claims about several cells: orders, products, limits for many devices; and statements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.judgement.claims import Claim
+from harness.judgement.judged import Verdict, Word
+from harness.results.record import Record
+from tests.judgement.claiming import CELL, make_claim, study, verdict_on
+from tests.records import PARAMETERS, CellShape, StudyShape, make_records
+
+
+def order(*entries: dict[str, Any], **fields: Any) -> Claim:
+    return make_claim(form="order", range=None, cell=None, order=list(entries), **fields)
+
+
+def ranked(first: float, second: float, third: float) -> list[Record]:
+    """One block with three cells of known speed: compile, attention, checkpointing."""
+    cells = (("compile", "default", first), ("attention", "flash2", second), ("optimizer", "fused", third))
+    return make_records([study(*(CellShape(settings={axis: to}, ratio=ratio) for axis, to, ratio in cells))])
+
+
+COMPILE, FLASH, FUSED = {"compile": "default"}, {"attention": "flash2"}, {"optimizer": "fused"}
+
+
+# -- orders ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_order_holds_where_each_gains_more_than_the_next() -> None:
+    found = verdict_on(order(COMPILE, FLASH, FUSED), ranked(1.6, 1.3, 1.1))
+    assert found.word is Word.CONFIRMED
+    assert found.claimed == "compile=default > attention=flash2 > optimizer=fused"
+    assert found.measured.startswith("compile=default 1.58x > attention=flash2 1.30x")
+    assert found.value == 1.0
+
+
+def test_one_reversed_pair_refutes_an_order_and_is_named() -> None:
+    found = verdict_on(order(COMPILE, FLASH, FUSED), ranked(1.3, 1.6, 1.1))
+    assert found.word is Word.REFUTED_BELOW
+    assert found.reason.startswith("attention=flash2 (1.59x) gains more than ")
+    assert "gains more than compile=default (1.29x" in found.reason
+    assert found.details["pairs_in_order"] == 2
+    assert found.measured.startswith("attention=flash2")
+
+
+def test_entries_too_close_to_tell_apart_leave_an_order_open() -> None:
+    found = verdict_on(order(COMPILE, FLASH, FUSED), ranked(1.3, 1.301, 1.1))
+    assert found.word is Word.INCONCLUSIVE
+    assert found.reason == "not told apart at the rounds run: compile=default and attention=flash2"
+
+
+def test_an_entry_that_was_not_measured_leaves_an_order_open_and_is_named() -> None:
+    it = order(COMPILE, {"name": "LoRA", "cell": {"lora": 8}}, FUSED)
+    found = verdict_on(it, ranked(1.6, 1.3, 1.1))
+    assert found.word is Word.INCONCLUSIVE
+    assert found.reason == "the order is not complete: LoRA (study 'precision' has no trial of it)"
+
+
+def test_a_reversed_pair_refutes_even_where_an_entry_is_missing() -> None:
+    found = verdict_on(order(COMPILE, {"lora": 8}, FUSED), ranked(1.1, 1.3, 1.6))
+    assert found.word is Word.REFUTED_BELOW
+
+
+def test_an_entry_may_be_the_best_of_several_cells_and_live_in_another_study() -> None:
+    other = StudyShape(name="batch", cells=tuple(
+        CellShape(settings={"batch_size": size}, ratio=ratio) for size, ratio in ((16, 1.4), (64, 2.0))))  # fmt: skip
+    best = {"name": "batch size", "best_of": [{"batch_size": 16}, {"batch_size": 64}], "study": "batch"}
+    found = verdict_on(order(best, COMPILE), ranked(1.6, 1.3, 1.1) + make_records([other]))
+    assert found.word is Word.CONFIRMED
+    assert found.measured.startswith("batch size 1.99x")
+
+
+def test_memory_is_ranked_by_its_maxima() -> None:
+    shape = study(CellShape(settings=COMPILE, memory=0.5), CellShape(settings=FLASH, memory=0.8))
+    it = order(COMPILE, FLASH, metric="peak_saved")
+    assert verdict_on(it, make_records([shape])).word is Word.CONFIRMED
+    assert verdict_on(order(FLASH, COMPILE, metric="peak_saved"), make_records([shape])).word is Word.REFUTED_BELOW
+
+
+def test_an_order_of_cells_that_trained_something_else_is_not_confirmed() -> None:
+    shape = study(CellShape(settings=COMPILE, ratio=1.6, loss_shift=1.0), CellShape(settings=FLASH, ratio=1.3))
+    found = verdict_on(order(COMPILE, FLASH), make_records([shape]))
+    assert found.word is Word.FAST_BUT_DIFFERENT
+    assert found.reason == "the order holds, but parity fails for compile=default"
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
+
+
+def product(records: list[Record], **fields: Any) -> Verdict:
+    stack = {"compile": "default", "attention": "flash2"}
+    return verdict_on(make_claim(form="product", cell=stack, order=[COMPILE, FLASH], **fields), records)
+
+
+def stacked(stack: float) -> list[Record]:
+    both = {"compile": "default", "attention": "flash2"}
+    cells = ((COMPILE, 1.5), (FLASH, 1.2), (both, stack))
+    return make_records(
+        [study(*(CellShape(settings=settings, ratio=ratio) for settings, ratio in cells))], spread=0.002
+    )
+
+
+def test_a_stack_is_judged_and_set_against_the_product_of_its_parts() -> None:
+    found = product(stacked(1.6), range=[1.4, 2.2])  # parts: 1.5 · 1.2 = 1.8
+    assert found.word is Word.CONFIRMED
+    assert "its parts multiply to 1.79x: stack ÷ product is 0.89" in found.reason
+    assert found.details["product"] == pytest.approx(1.8, rel=0.01)
+    assert found.details["over_product"]["value"] == pytest.approx(1.6 / 1.8, rel=0.01)
+    assert found.details["over_product"]["high"] < 1
+
+
+def test_a_stack_without_a_range_is_reported() -> None:
+    found = product(stacked(1.8), range=None)
+    assert found.word is Word.REPORTED
+    assert found.details["over_product"]["low"] < 1 < found.details["over_product"]["high"]
+
+
+def test_a_missing_part_is_named() -> None:
+    found = verdict_on(
+        make_claim(form="product", range=None, cell=COMPILE, order=[COMPILE, {"lora": 8}]), ranked(1.6, 1.3, 1.1)
+    )
+    assert (found.word, found.reason) == (Word.NOT_RUN, "part lora=8: study 'precision' has no trial of it")
+
+
+def test_parts_of_another_study_are_combined_without_pairs() -> None:
+    other = make_records([StudyShape(name="kernels", cells=(CellShape(settings=FLASH, ratio=1.2),))], spread=0.002)
+    parts = [COMPILE, {"cell": FLASH, "study": "kernels"}]
+    stack = {"compile": "default", "attention": "flash2"}
+    found = verdict_on(make_claim(form="product", range=None, cell=stack, order=parts), stacked(1.8) + other)
+    over = found.details["over_product"]
+    assert over["value"] == pytest.approx(1.0, abs=0.01)
+    assert over["low"] < 1 < over["high"]
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def sharded(form: tuple[float, float], devices: tuple[int, ...]) -> list[Record]:
+    """The study `zero`: ddp against zero 1 at several device counts, with state as the form has it."""
+    shapes = [
+        StudyShape(name="zero", cells=(CellShape(settings={"zero": 1}, ratio=1.02),),
+                   baseline={"parallel": "ddp"}, sweep=("devices", (count,)))
+        for count in devices
+    ]  # fmt: skip
+    found = []
+    for record in make_records(shapes):
+        if record.cell["zero"] == 1:
+            state = (form[0] + form[1] / int(record.cell["devices"])) * PARAMETERS
+            record = replace(record, model_state_bytes={"before_step": state})  # noqa: PLW2901
+        found.append(record)
+    return found
+
+
+def limit(**fields: Any) -> Claim:
+    return make_claim(form="limit", range=None, limit=4, metric="model_state_ratio", study="zero", cell={"zero": 1},
+                      at={"devices": 2}, **fields)  # fmt: skip
+
+
+def test_a_limit_is_extrapolated_from_the_device_counts_that_were_run() -> None:
+    found = verdict_on(limit(), sharded((4, 12), (1, 2, 4)))
+    assert found.word is Word.EXTRAPOLATED
+    assert found.measured == "2.29x at 4 devices, limit 4.00x"  # 16 / (4 + 12/4)
+    assert "4 + 12/N fits best (error 0.0%" in found.reason
+    assert "the claimed 4x is its limit for many devices" in found.reason
+    assert found.details["predictions"]["8"] == pytest.approx({"bytes_per_parameter": 5.5, "ratio": 16 / 5.5})
+    assert found.details["state"] == pytest.approx({"1": 16.0, "2": 10.0, "4": 7.0})
+    assert found.helped == "yes"
+
+
+def test_gradients_sharded_in_stage_one_too_show_as_the_other_form() -> None:
+    found = verdict_on(limit(), sharded((2, 14), (1, 2)))
+    assert "2 + 14/N fits best" in found.reason
+    assert "its limit for many devices is 8x, not the claimed 4x" in found.reason
+
+
+def test_one_device_count_cannot_be_extrapolated_and_it_says_so() -> None:
+    found = verdict_on(limit(), sharded((4, 12), (2,)))
+    assert found.word is Word.NOT_TESTABLE
+    assert found.reason == ("a limit for many devices cannot be extrapolated: state was measured at 2 device(s) only; "
+                            "run it at two device counts at least")  # fmt: skip
+
+
+def test_the_fullest_rank_counts() -> None:
+    ranks = [
+        {"model_state_bytes": {"before_step": 12.0 * PARAMETERS}},
+        {"model_state_bytes": {"before_step": 8.0 * PARAMETERS}},
+    ]
+    records = [replace(each, ranks=ranks) if each.cell["zero"] == 1 and each.cell["devices"] == 2 else each
+               for each in sharded((4, 12), (1, 2))]  # fmt: skip
+    assert verdict_on(limit(), records).details["state"]["2"] == pytest.approx(12.0)
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+def probed(*figures: dict[str, Any]) -> list[Record]:
+    """A study of another kind: one trial of the baseline a round, with these figures."""
+    shape = StudyShape(name="probe", kind="import-switch", cells=())
+    plain = [each for each in make_records([shape], rounds=len(figures)) if not each.control]
+    return [replace(each, figures=found) for each, found in zip(plain, figures, strict=True)]
+
+
+def statement(**fields: Any) -> Claim:
+    return make_claim(**{"form": "statement", "range": None, "metric": None, "study": "probe", "cell": None, **fields})
+
+
+def test_an_expected_value_confirms_where_every_round_shows_it() -> None:
+    it = statement(metric="figure:turned_on", expect=True)
+    assert verdict_on(it, probed({"turned_on": True}, {"turned_on": True}, {"turned_on": True})).word is Word.CONFIRMED
+
+
+def test_an_expected_value_that_never_shows_refutes() -> None:
+    found = verdict_on(statement(metric="figure:turned_on", expect=True), probed(*[{"turned_on": False}] * 3))
+    assert found.word is Word.REFUTED_BELOW
+    assert found.measured == "false"
+    assert found.reason.startswith("turned on was false in 3 rounds; claimed is true")
+
+
+def test_an_expected_value_that_shows_now_and_then_is_inconclusive() -> None:
+    figures = [{"turned_on": True}, {"turned_on": False}, {"turned_on": True}]
+    found = verdict_on(statement(metric="figure:turned_on", expect=True), probed(*figures))
+    assert (found.word, found.measured) == (Word.INCONCLUSIVE, "true, false")
+
+
+def test_one_is_not_true() -> None:
+    found = verdict_on(statement(metric="figure:turned_on", expect=True), probed(*[{"turned_on": 1}] * 3))
+    assert found.word is Word.REFUTED_BELOW
+
+
+def test_a_statement_with_a_range_is_judged_by_it() -> None:
+    it = statement(metric="figure:reported_over_true", range=[0.95, 1.05])
+    found = verdict_on(it, probed(*[{"reported_over_true": 0.125}] * 3))
+    assert (found.word, found.measured) == (Word.REFUTED_BELOW, "0.125")
+
+
+def test_a_statement_without_a_range_is_reported_with_its_figures() -> None:
+    found = verdict_on(statement(), probed(*[{"kernel": "fmha", "largest_batch": 48}] * 3))
+    assert found.word is Word.REPORTED
+    assert found.measured == "kernel fmha; largest batch 48"
+    assert found.details["figures"] == {"kernel": "fmha", "largest_batch": 48}
+
+
+def test_a_statement_shows_the_metrics_it_names() -> None:
+    it = make_claim(form="statement", range=None, metric=None, shows=["speedup", "peak_saved"])
+    found = verdict_on(it, make_records([study(CellShape(settings=CELL, ratio=1.75, memory=0.6))]))
+    assert found.word is Word.REPORTED
+    assert found.measured.startswith("speedup 1.7")
+    assert found.measured.endswith("peak saved 40.0%")
+    assert found.helped == "yes"
+
+
+def test_a_figure_in_a_mapping_is_reached_with_dots() -> None:
+    it = statement(metric="figure:pinned.seconds", range=[None, 0.02])
+    assert verdict_on(it, probed(*[{"pinned": {"seconds": 0.01}}] * 3)).word is Word.CONFIRMED
+
+
+def test_a_statement_without_any_figure_says_so() -> None:
+    found = verdict_on(statement(metric="figure:gone", expect=True), probed({}, {}, {}))
+    assert (found.word, found.reason) == (Word.NOT_TESTABLE, "the records have no figure 'gone'")
