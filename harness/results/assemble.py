@@ -49,15 +49,17 @@ def record_of(
     """The record of a trial that was launched."""
     result = finished.result
     measured: dict[str, Any] = decode(dict(result.measured)) if result is not None else {}
-    known = {name: value for name, value in measured.items() if name in NAMES}
-    unknown = {name: value for name, value in measured.items() if name not in NAMES}
+    planned = _planned_fields(trial, at, circumstances)
+    # a name that the record uses for something else, or not at all, is a figure of this kind of trial
+    known = {name: value for name, value in measured.items() if name in NAMES and name not in planned}
+    others = {name: value for name, value in measured.items() if name not in known}
     fields = {
-        **_planned_fields(trial, at, circumstances),
+        **planned,
         **known,
         "outcome": finished.outcome,
         "reason": finished.reason,
         "wall_seconds": finished.wall_seconds,
-        "figures": {**known.get("figures", {}), **unknown},
+        "figures": {**known.get("figures", {}), **others},
         "evidence": result.evidence if result is not None else {},
         "warnings": [*(result.warnings if result is not None else ()), *finished.warnings],
         "ranks": result.ranks if result is not None else [],

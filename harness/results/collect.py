@@ -138,7 +138,9 @@ class _Run:
         if needed > left:
             self.summary.rounds_postponed += 1
             self._tell(
-                RoundPostponed(study=each.block.study, round=each.number, needed_seconds=needed, left_seconds=left)
+                RoundPostponed(
+                    study=each.block.study, round=each.number, needed_seconds=needed, left_seconds=max(0.0, left)
+                )
             )
         return needed <= left
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from harness.environment import Device
-from harness.errors import LaunchError
 from harness.experiment.study import PlannedTrial
 from harness.results import assemble
 from harness.results.assemble import Try
@@ -62,7 +59,7 @@ class Tries:
     def _launch(self, trial: PlannedTrial, its_round: Round, at: Try) -> Record:
         circumstances = its_round.circumstances
         devices = its_round.devices[: trial.arm.cell.number("devices")]
-        with _writing(self.workplace.folder):
+        with self.workplace.writing():
             spec = self.workplace.spec(
                 trial, fingerprint=circumstances.fingerprint, attempt=at.attempt, gpu=bool(devices)
             )
@@ -86,16 +83,6 @@ class Tries:
         finally:
             samples = self.sampler.end()
         return finished, samples
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """A disk that is full or read-only ends the run with a sentence; what is stored is kept."""
-    try:
-        yield
-    except OSError as error:
-        where, why = error.filename or folder, error.strerror or error
-        raise LaunchError(f"{where}: {why}; mend that and run again, what is stored is kept.") from error
 
 
 def _now() -> str:

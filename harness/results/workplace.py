@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.environment import Device
+from harness.errors import LaunchError
 from harness.experiment.study import PlannedTrial
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
@@ -62,6 +64,7 @@ class Workplace:
 
         Raises:
             WorkloadError: data that cannot be read.
+        LaunchError: the disk is full or read-only.
         """
         workloads = {
             (trial.arm.cell.workload.data_source, trial.arm.cell.workload.model_source)
@@ -73,7 +76,8 @@ class Workplace:
             if vocabulary is not None:
                 from harness.trial.corpus import prepare  # numpy: not for a run that has nothing to do
 
-                prepare(data, vocabulary, self.data)
+                with self.writing():
+                    prepare(data, vocabulary, self.data)
 
     def tidy(self, trial: PlannedTrial, record: Record) -> None:
         """Remove what a trial left, now that its record is stored; what a failed one wrote stays for a look."""
@@ -83,6 +87,15 @@ class Workplace:
     def clear_caches(self) -> None:
         """Remove compilation caches; called when the plan is complete."""
         shutil.rmtree(self.folder / "caches", ignore_errors=True)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A disk that is full or read-only ends the run with a sentence (LaunchError)."""
+        try:
+            yield
+        except OSError as error:
+            where, why = error.filename or self.folder, error.strerror or error
+            raise LaunchError(f"{where}: {why}; mend that and run again, what is stored is kept.") from error
 
     def _trial_folder(self, trial: PlannedTrial, attempt: int) -> Path:
         name = f"{trial.block.key}-{trial.arm.cell.key}-r{trial.round}-p{trial.position}-a{attempt}"

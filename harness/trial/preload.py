@@ -78,7 +78,7 @@ def base_environment(inherited: Mapping[str, str], *, gpu: bool) -> dict[str, st
     """`inherited` with what training processes need. The user's own values win, save where isolation rests on ours."""
     needed = {**ENVIRONMENT, "DS_ACCELERATOR": "cuda" if gpu else "cpu"}
     if not gpu:
-        # Shapes that a CPU trains here are tiny: a second OpenMP thread gains nothing and spins against loader processes.
+        # What a CPU trains here is tiny: a second OpenMP thread gains nothing and spins against loader processes.
         needed["OMP_NUM_THREADS"] = "1"
     ours = {name: needed[name] for name in ("PYTORCH_NVML_BASED_CUDA_CHECK", "PYTHONHASHSEED", "OPENBLAS_NUM_THREADS")}
     return {**needed, **inherited, **ours}

@@ -1,9 +1,10 @@
-"""Trial processes that misbehave on purpose. `options["do"]` of the spec says how."""
+"""Trial processes that misbehave on purpose: `options["do"]` says how, or `options["deeds"]` by batch size."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ def main(spec_path: Path) -> int:
     """The entry that the launcher calls instead of the real worker."""
     spec = TrialSpec.read(spec_path)
     rank = int(os.environ["RANK"])
-    return int(_DEEDS[str(spec.options["do"])](spec, rank) or 0)
+    deed = spec.options["do"] if "do" in spec.options else spec.options["deeds"][str(spec.settings["batch_size"])]
+    return int(_DEEDS[deed](spec, rank) or 0)
 
 
 def _write_result(spec: TrialSpec, rank: int) -> None:
@@ -36,6 +38,32 @@ def _write_result(spec: TrialSpec, rank: int) -> None:
             "tokens_per_second": 1000.0,
         }
         TrialResult(outcome=Outcome.OK, measured=measured).write(Path(spec.record_path))
+
+
+def _train(spec: TrialSpec, rank: int) -> None:
+    """What a real trial says of itself, with losses that depend on the seed and the cell alone."""
+    began = time.monotonic()
+    time.sleep(float(spec.options.get("seconds", 0.0)))
+    if rank == 0:
+        draw = random.Random(f"{spec.seed} {sorted(spec.settings.items())}")
+        TrialResult(
+            outcome=Outcome.OK,
+            measured={"tokens_per_second": 500.0, "losses": [draw.random() for _ in range(3)], "of_this_kind": 7},
+            missing={"mfu": "no peak is known"},
+            evidence={"attention": {"holds": True, "word": "seen", "facts": {}, "reason": ""}},
+            warnings=["a warning of the child's"],
+            window=(began, time.monotonic()),
+        ).write(Path(spec.record_path))
+
+
+def _train_the_second_time(spec: TrialSpec, rank: int) -> int:
+    """Crash first; train when the same trial is tried again."""
+    mark = Path(spec.record_path).parent / "was here"
+    if not mark.exists():
+        mark.touch()
+        raise RuntimeError("not the first time")
+    _train(spec, rank)
+    return 0
 
 
 def _sleep(spec: TrialSpec, rank: int) -> None:
@@ -122,6 +150,18 @@ def _half_a_result(spec: TrialSpec, rank: int) -> None:
     Path(spec.record_path).write_text('{"outcome": "ok", "mea', encoding="utf-8")
 
 
+def _compute(spec: TrialSpec, rank: int) -> None:
+    """A matrix product large enough for OpenMP's threads, which hang where the zygote had used them."""
+    before = set(sys.modules)
+    import torch
+    import transformers  # noqa: F401
+
+    value = float((torch.ones(512, 512) @ torch.ones(512, 512)).sum())
+    measured = {"value": value, "imported_after_fork": sorted(set(sys.modules) - before)}
+    if rank == 0:
+        TrialResult(outcome=Outcome.OK, measured=measured).write(Path(spec.record_path))
+
+
 def _leave_a_note(spec: TrialSpec, rank: int, pid: int | None = None) -> None:
     """A file named after a living process, so that the test can look for it."""
     notes = Path(spec.record_path).parent / "alive"
@@ -130,6 +170,8 @@ def _leave_a_note(spec: TrialSpec, rank: int, pid: int | None = None) -> None:
 
 
 _DEEDS = {
+    "train": _train,
+    "train the second time": _train_the_second_time,
     "write a result": _write_result,
     "sleep": _sleep,
     "ignore SIGTERM": _ignore_sigterm,
@@ -144,5 +186,6 @@ _DEEDS = {
     "rank one runs out of memory": _rank_one_runs_out_of_memory,
     "rank one dies, rank zero is content": _rank_one_dies_and_rank_zero_is_content,
     "result, then hang": _result_then_hang,
+    "compute": _compute,
     "half a result": _half_a_result,
 }

@@ -1,0 +1,319 @@
+"""Filling a store with what a plan lacks, with real processes as trials (`tests.trial.child`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.environment import Device, Environment
+from harness.errors import LaunchError
+from harness.experiment.study import Plan
+from harness.results.collect import Options, fill
+from harness.results.events import (
+    Event,
+    RoundPostponed,
+    RunPlanned,
+    StopRequested,
+    Summary,
+    TrialFinished,
+    TrialStarted,
+)
+from harness.results.record import Record
+from harness.results.store import Store
+from harness.trial.launch import LocalLauncher
+from harness.trial.nvml import Reading
+from harness.trial.outcome import Outcome
+from harness.trial.supervision import Patience
+from tests.results.plans import a_block, a_plan
+from tests.trial.notes import living
+
+CPU = Environment(cores=2, processor="a CPU", packages={"torch": "2.13.0"})
+GPU = Device(index=0, name="NVIDIA H100", uuid="GPU-0001", memory_bytes=80 << 30, power_limit_watts=700.0)
+IMPATIENT = Patience(after_sigterm_seconds=0.5, after_rank_death_seconds=0.5, after_sigkill_seconds=5.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "results.sqlite", writable=True) as store:
+        yield store
+
+
+@pytest.fixture
+def launcher() -> Iterator[LocalLauncher]:
+    with LocalLauncher(gpu=False, modules=("json",), entry="tests.trial.child:main", patience=IMPATIENT) as launcher:
+        yield launcher
+
+
+class Listener:
+    """Keeps the events of a run, and does something at one of them."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def run(
+    store: Store, plan: Plan, launcher: LocalLauncher, *, options: Options | None = None,
+    environment: Environment = CPU, listener: Listener | None = None,
+) -> Summary:  # fmt: skip
+    return fill(store, plan, launcher, environment, options=options, on_event=listener or Listener())
+
+
+def valid(store: Store) -> list[Record]:
+    return list(store.records(include_superseded=False))
+
+
+def places(records: list[Record]) -> list[tuple[str, int, str]]:
+    return [(record.study, record.round, record.arm) for record in records]
+
+
+def planned_places(plan: Plan) -> list[tuple[str, int, str]]:
+    return [(trial.block.study, trial.round, trial.arm.name) for trial in plan.trials]
+
+
+def test_every_planned_trial_has_one_record_in_the_order_of_the_plan(store: Store, launcher: LocalLauncher) -> None:
+    plan = a_plan(a_block("first"), a_block("second", sizes=(2, 3)))
+    summary = run(store, plan, launcher)
+    assert places(valid(store)) == planned_places(plan)
+    assert summary.outcomes == Counter({Outcome.OK: 14})
+    assert (summary.planned, summary.stored_before, summary.launched, summary.left) == (14, 0, 14, 0)
+    assert not summary.interrupted
+
+
+def test_a_record_holds_what_was_planned_measured_and_seen(store: Store, launcher: LocalLauncher) -> None:
+    plan = a_plan(a_block(sizes=(2,), rounds=1))
+    run(store, plan, launcher)
+    (record,) = (record for record in valid(store) if record.arm == "batch_size=2")
+    trial = next(trial for trial in plan.trials if trial.arm.name == "batch_size=2")
+    assert (record.round, record.position, record.seed, record.attempt) == (1, trial.position, trial.seed, 1)
+    assert (record.block, record.cell_key) == (trial.block.key, trial.arm.cell.key)
+    assert (record.cell["batch_size"], record.cell["devices"]) == (2, 1)
+    assert (record.baseline, record.control, record.scale, record.sweep) == (False, False, "smoke", None)
+    assert (record.warmup_steps, record.steps) == (2, 4)
+    assert record.tokens_per_second == 500.0
+    assert len(record.losses) == 3
+    assert record.figures == {"of_this_kind": 7}
+    assert record.evidence["attention"]["word"] == "seen"
+    assert record.warnings == ["a warning of the child's"]
+    assert record.environment["processor"] == "a CPU"
+    assert record.wall_seconds is not None
+    assert record.peak_host_bytes is not None
+    assert record.missing["mfu"] == "no peak is known"
+    assert record.missing["utilisation"] == "no GPU that NVML can read was used"
+    assert record.missing["hfu"] == "this kind of trial does not measure it"
+    assert "tokens_per_second" not in record.missing
+
+
+def test_baseline_and_control_are_marked(store: Store, launcher: LocalLauncher) -> None:
+    run(store, a_plan(a_block(rounds=1)), launcher)
+    marks = {record.arm: (record.baseline, record.control) for record in valid(store)}
+    assert marks == {"baseline": (True, False), "control": (True, True), "batch_size=2": (False, False)}
+
+
+def test_a_second_run_starts_nothing(store: Store, launcher: LocalLauncher) -> None:
+    plan = a_plan(a_block())
+    run(store, plan, launcher)
+    launcher.close()
+    listener = Listener()
+    summary = run(store, plan, launcher, listener=listener)
+    assert (summary.launched, summary.stored_before, summary.left) == (0, 6, 0)
+    assert listener.of(TrialStarted) == []
+    assert launcher._helper is None, "not even the process that would start trials"
+
+
+def test_a_failing_cell_takes_nothing_else_with_it(store: Store, launcher: LocalLauncher) -> None:
+    deeds = {2: "segfault", 3: "sleep", 4: "raise"}
+    plan = a_plan(a_block(deeds=deeds, sizes=(2, 3, 4), rounds=1))
+    summary = run(store, plan, launcher, options=Options(wall_limit_seconds=3))
+    outcomes = {record.arm: record.outcome for record in valid(store)}
+    assert outcomes == {
+        "baseline": Outcome.OK, "control": Outcome.OK, "batch_size=2": Outcome.CRASH,
+        "batch_size=3": Outcome.TIMEOUT, "batch_size=4": Outcome.CRASH,
+    }  # fmt: skip
+    assert summary.left == 0
+    crashed = next(record for record in valid(store) if record.arm == "batch_size=4")
+    assert crashed.reason.endswith("ValueError: the seventh layer is missing")
+    assert crashed.missing["tokens_per_second"] == "the trial ended as crash"
+    assert run(store, plan, launcher).launched == 0, "a failure is a result; it is repeated only when asked for"
+
+
+def test_an_arm_that_cannot_run_here_is_recorded_once_and_never_launched(store: Store, launcher: LocalLauncher) -> None:
+    plan = a_plan(a_block(), refusals={"batch_size=2": "needs two GPUs; run it where there are two"})
+    summary = run(store, plan, launcher)
+    assert summary.outcomes == Counter({Outcome.OK: 4, Outcome.UNSUPPORTED: 2})
+    assert summary.launched == 4
+    refused = [record for record in valid(store) if record.outcome is Outcome.UNSUPPORTED]
+    assert {record.reason for record in refused} == {"needs two GPUs; run it where there are two"}
+    assert run(store, plan, launcher).outcomes == Counter()
+
+
+def test_an_arm_that_can_run_now_is_run_with_its_whole_round(store: Store, launcher: LocalLauncher) -> None:
+    block = a_block(rounds=1)
+    run(store, a_plan(block, refusals={"batch_size=2": "needs a compiler; install one"}), launcher)
+    run(store, a_plan(block), launcher)
+    assert {record.arm: record.outcome for record in valid(store)} == dict.fromkeys(
+        ("baseline", "control", "batch_size=2"), Outcome.OK
+    )
+    assert store.count() == 6
+
+
+def test_a_transient_failure_is_tried_again_and_every_try_is_kept(store: Store, launcher: LocalLauncher) -> None:
+    plan = a_plan(a_block(deeds={2: "train the second time"}, rounds=1))
+    listener = Listener()
+    run(store, plan, launcher, options=Options(retries=1), listener=listener)
+    (record,) = (record for record in valid(store) if record.arm == "batch_size=2")
+    assert record.outcome is Outcome.OK
+    assert [each["outcome"] for each in record.attempts] == ["crash"]
+    assert record.attempts[0]["reason"].endswith("RuntimeError: not the first time")
+    tries = [event.attempt for event in listener.of(TrialStarted) if event.trial.arm.name == "batch_size=2"]  # type: ignore[union-attr]
+    assert tries == [1, 2]
+
+
+def test_retrying_stored_crashes_runs_their_round_again_whole_and_removes_nothing(
+    store: Store, launcher: LocalLauncher
+) -> None:
+    plan = a_plan(a_block("bad", deeds={2: "raise"}, rounds=1), a_block("good", rounds=1))
+    run(store, plan, launcher)
+    summary = run(store, plan, launcher, options=Options(retry=frozenset({Outcome.CRASH})))
+    assert summary.launched == 3
+    assert Counter(record.study for record in store.records()) == {"bad": 6, "good": 3}
+    assert Counter(record.study for record in valid(store)) == {"bad": 3, "good": 3}
+    assert {record.attempt for record in valid(store) if record.study == "bad"} == {2}
+
+
+class Stopper(Listener):
+    """Sends signals to this process when a trial of an arm starts."""
+
+    def __init__(self, arm: str, *numbers: signal.Signals) -> None:
+        super().__init__()
+        self.arm, self.numbers = arm, list(numbers)
+
+    def __call__(self, event: Event) -> None:
+        super().__call__(event)
+        if isinstance(event, TrialStarted) and event.trial.arm.name == self.arm:
+            while self.numbers:
+                os.kill(os.getpid(), self.numbers.pop(0))
+
+
+def test_ctrl_c_once_lets_the_trial_finish_and_another_run_goes_on(store: Store, launcher: LocalLauncher) -> None:
+    plan = a_plan(a_block(rounds=2))
+    before = signal.getsignal(signal.SIGINT)
+    stopper = Stopper("control", signal.SIGINT)
+    summary = run(store, plan, launcher, listener=stopper)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert summary.interrupted
+    assert places(valid(store)) == [("study", 1, "control")]
+    assert valid(store)[0].outcome is Outcome.OK
+    assert len(stopper.of(StopRequested)) == 1
+    again = run(store, plan, launcher)
+    assert not again.interrupted
+    assert Counter(places(valid(store))) == Counter(planned_places(plan)), "each trial once"
+    assert store.count() == 7, "the first one stays, superseded: its round was run again whole"
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)], ids=["twice", "SIGTERM"])
+def test_ctrl_c_twice_stops_now_and_says_so_in_the_record(
+    store: Store, launcher: LocalLauncher, numbers: tuple[signal.Signals, ...]
+) -> None:
+    plan = a_plan(a_block(deeds={2: "have children and sleep"}, rounds=1))
+    began = time.monotonic()
+    summary = run(store, plan, launcher, listener=Stopper("batch_size=2", *numbers))
+    assert time.monotonic() - began < 20
+    assert summary.interrupted
+    assert summary.left >= 1
+    last = valid(store)[-1]
+    assert (last.arm, last.outcome) == ("batch_size=2", Outcome.INTERRUPTED)
+    assert last.reason == "The run was stopped while this trial ran."
+    for folder in (store.path.parent / ".claimbench" / "trials").iterdir():
+        assert living(folder) == []
+
+
+def test_rounds_that_do_not_fit_the_time_budget_are_left_whole(store: Store, launcher: LocalLauncher) -> None:
+    plan = a_plan(
+        a_block("early", rounds=1, options={"seconds": 0.5}), a_block("late", rounds=4, options={"seconds": 0.5})
+    )
+    run(store, a_plan(a_block("late", rounds=1, options={"seconds": 0.5})), launcher)  # now its trials' time is known
+    known = sum(record.wall_seconds or 0 for record in valid(store))
+    listener = Listener()
+    # the prior of the first study is far too long for this budget; the second's rounds take `known` each
+    summary = run(store, plan, launcher, options=Options(time_budget_seconds=2.5 * known), listener=listener)
+    rounds = Counter((study, number) for study, number, _ in places(valid(store)))
+    assert set(rounds.values()) == {3}, "whole rounds only"
+    assert ("early", 1) not in rounds
+    assert ("late", 2) in rounds
+    assert summary.rounds_postponed >= 2
+    assert summary.left == 3 * summary.rounds_postponed
+    assert {event.study for event in listener.of(RoundPostponed)} == {"early", "late"}  # type: ignore[union-attr]
+    assert not summary.interrupted
+
+
+def test_the_time_left_is_told_and_comes_down_to_nothing(store: Store, launcher: LocalLauncher) -> None:
+    listener = Listener()
+    run(store, a_plan(a_block()), launcher, listener=listener)
+    planned, *_ = listener.events
+    assert isinstance(planned, RunPlanned)
+    assert (planned.trials, planned.stored) == (6, 0)
+    finished = [event for event in listener.events if isinstance(event, TrialFinished)]
+    assert [event.done for event in finished] == [1, 2, 3, 4, 5, 6]
+    assert finished[-1].seconds_left == 0
+    assert finished[0].seconds_left > finished[-2].seconds_left > 0
+
+
+class SteadyMeter:
+    """A device at 700 W and 1.5 GHz."""
+
+    power_limit_watts = 700.0
+
+    def read(self) -> Reading:
+        now = time.monotonic()
+        return Reading(
+            at=now, utilisation=0.5, sm_mhz=1500.0, power_watts=700.0, energy_joules=700.0 * now, used_bytes=0
+        )
+
+
+def test_what_the_device_did_is_in_the_record(store: Store, launcher: LocalLauncher) -> None:
+    environment = replace(CPU, devices=(GPU,), driver="580.1")
+    plan = a_plan(a_block(rounds=1, options={"seconds": 0.5}))
+    run(store, plan, launcher, environment=environment, options=Options(meters=(SteadyMeter(),)))
+    record = valid(store)[0]
+    assert record.utilisation == pytest.approx(0.5)
+    assert record.clocks["sm_mhz"] == pytest.approx(1500.0)
+    assert record.energy_joules_per_token == pytest.approx(700.0 / 500.0, rel=0.05), "700 W at 500 tokens/s"
+    assert [device["uuid"] for device in record.environment["devices"]] == ["GPU-0001"]
+
+
+def test_a_trial_sees_its_device_and_its_cells_caches_alone(store: Store, launcher: LocalLauncher) -> None:
+    environment = replace(CPU, devices=(GPU, replace(GPU, index=1, uuid="GPU-0002")))
+    plan = a_plan(a_block(deeds={1: "write a result", 2: "write a result"}, rounds=1))
+    run(store, plan, launcher, environment=environment)
+    seen = {record.arm: record.figures["environment"] for record in valid(store)}
+    assert {each["CUDA_VISIBLE_DEVICES"] for each in seen.values()} == {"GPU-0001"}
+    caches = {arm: (each["TORCHINDUCTOR_CACHE_DIR"], each["TRITON_CACHE_DIR"]) for arm, each in seen.items()}
+    assert caches["baseline"] == caches["control"] != caches["batch_size=2"]
+
+
+def test_only_what_failed_is_left_in_the_workplace(store: Store, launcher: LocalLauncher) -> None:
+    plan = a_plan(a_block(deeds={2: "raise"}, rounds=1))
+    run(store, plan, launcher)
+    workplace = store.path.parent / ".claimbench"
+    (left,) = (workplace / "trials").iterdir()
+    assert "the seventh layer is missing" in (left / "rank0.stderr").read_text()
+    assert not (workplace / "caches").exists()
+
+
+def test_a_workplace_that_cannot_be_written_is_one_sentence(store: Store, launcher: LocalLauncher) -> None:
+    (store.path.parent / ".claimbench").write_text("in the way")
+    with pytest.raises(LaunchError, match=r"\.claimbench.*mend that and run again, what is stored is kept"):
+        run(store, a_plan(a_block()), launcher)

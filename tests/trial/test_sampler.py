@@ -1,0 +1,200 @@
+"""What the devices did during a trial, with NVML replaced at its boundary by meters whose readings are known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import EnvironmentProblem
+from harness.trial import nvml
+from harness.trial.device import DeviceSamples, device_figures
+from harness.trial.nvml import NvmlMeter, Reading
+from harness.trial.sampler import Sampler
+
+OURS, THEIRS = 4001, 17
+GIB = 2**30
+
+
+def a_reading(at: float, **changes: object) -> Reading:
+    """A reading of a device that does 900 W·s a second and nothing unusual."""
+    usual = Reading(
+        at=at, utilisation=0.9, sm_mhz=1900.0, power_watts=600.0, temperature=50.0, energy_joules=1000 + 600 * at,
+        used_bytes=3 * GIB, processes={OURS: 2 * GIB},
+    )  # fmt: skip
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+def samples_of(
+    *readings: Reading, before: Reading | None = None, ours: frozenset[int] = frozenset({OURS})
+) -> DeviceSamples:
+    return DeviceSamples(before=before, readings=readings, ours=ours, power_limit_watts=700.0)
+
+
+def test_the_energy_of_a_window_lies_between_the_counters_samples() -> None:
+    # 100 J at 1 s, 200 J at 2 s, 500 J at 3 s; from 1.5 s (150 J) to 2.5 s (350 J) that is 200 J
+    counters = {1.0: 100.0, 2.0: 200.0, 3.0: 500.0}
+    samples = samples_of(*(a_reading(at, energy_joules=joules) for at, joules in counters.items()))
+    assert samples.energy_joules((1.5, 2.5)) == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize("window", [(0.5, 2.0), (2.0, 3.5)], ids=["before the first sample", "after the last"])
+def test_energy_is_not_guessed_beyond_the_samples(window: tuple[float, float]) -> None:
+    assert samples_of(a_reading(1.0), a_reading(2.0), a_reading(3.0)).energy_joules(window) is None
+
+
+def test_figures_come_from_the_window_alone() -> None:
+    figures = device_figures(
+        [
+            samples_of(
+                a_reading(0.0, sm_mhz=500.0, utilisation=0.0, throttle_reasons=frozenset({"hw_slowdown"})),
+                a_reading(1.0, sm_mhz=1900.0, utilisation=0.8, throttle_reasons=frozenset({"sw_power_cap"})),
+                a_reading(2.0, sm_mhz=1800.0, utilisation=1.0, temperature=61.0),
+                a_reading(3.0, sm_mhz=500.0, utilisation=0.0, temperature=80.0),
+            )
+        ],
+        (0.9, 2.1),
+    )
+    assert figures.utilisation == pytest.approx(0.9)
+    assert figures.clocks["sm_mhz"] == pytest.approx(1850.0)
+    assert figures.clocks["sm_mhz_min"] == 1800.0
+    assert figures.clocks["throttle_reasons"] == ["sw_power_cap"]
+    assert figures.clocks["temperature"] == 61.0
+    assert figures.clocks["power_limit_watts"] == 700.0
+    assert figures.energy_joules == pytest.approx(720.0)  # 600 W for 1.2 s
+    assert figures.power_watts == pytest.approx(600.0)
+    assert figures.missing == {}
+
+
+def test_two_devices_add_their_energy_and_average_their_utilisation() -> None:
+    def one(utilisation: float) -> DeviceSamples:
+        return samples_of(*(a_reading(at, utilisation=utilisation) for at in (0.0, 1.0, 2.0)))
+
+    figures = device_figures([one(1.0), one(0.5)], (0.5, 1.5))
+    assert figures.energy_joules == pytest.approx(1200.0)
+    assert figures.utilisation == pytest.approx(0.75)
+    assert figures.peak_device_bytes == 2 * GIB, "the device that held most, not the sum"
+
+
+def test_memory_is_that_of_our_processes_where_they_can_be_matched() -> None:
+    readings = [a_reading(float(at), processes={OURS: at * GIB, 4002: 1 * GIB, THEIRS: 9 * GIB}) for at in (1, 5, 2)]
+    assert samples_of(*readings, ours=frozenset({OURS, 4002})).peak_bytes() == 6 * GIB
+
+
+@pytest.mark.parametrize("processes", [{}, {999999: 5 * GIB}, {OURS: None}], ids=["none shown", "other ids", "no size"])
+def test_memory_is_what_the_device_gained_where_they_cannot(processes: Mapping[int, int | None]) -> None:
+    before = a_reading(0.0, used_bytes=1 * GIB, processes={})
+    readings = [a_reading(1.0, used_bytes=4 * GIB, processes=processes), a_reading(2.0, used_bytes=3 * GIB)]
+    unmatched = [replace(reading, processes=processes) for reading in readings]
+    assert samples_of(*unmatched, before=before).peak_bytes() == 3 * GIB
+
+
+def test_a_foreign_process_is_found_with_its_memory() -> None:
+    samples = samples_of(
+        a_reading(1.0), a_reading(2.0, processes={OURS: GIB, THEIRS: 3 * GIB}), before=a_reading(0.0, processes={})
+    )
+    assert samples.foreign() == [{"pid": THEIRS, "bytes": 3 * GIB}]
+
+
+def test_our_own_processes_under_unknown_ids_are_not_foreign_but_those_before_us_are() -> None:
+    before = a_reading(0.0, processes={THEIRS: GIB})
+    samples = samples_of(a_reading(1.0, processes={THEIRS: GIB, 999999: 2 * GIB}), before=before)
+    assert samples.foreign() == [{"pid": THEIRS, "bytes": GIB}]
+
+
+def test_memory_in_use_with_nobody_to_be_seen_is_foreign() -> None:
+    before = a_reading(0.0, processes={}, used_bytes=20 * GIB)
+    assert samples_of(a_reading(1.0, processes={}), before=before).foreign() == [{"pid": None, "bytes": 20 * GIB}]
+
+
+def test_an_idle_device_has_nobody_foreign() -> None:
+    before = a_reading(0.0, processes={}, used_bytes=4 << 20)
+    assert samples_of(a_reading(1.0), before=before).foreign() == []
+
+
+def test_without_a_device_every_figure_says_why_it_is_absent() -> None:
+    figures = device_figures([], (0.0, 1.0))
+    assert set(figures.missing) == {"peak_device_bytes", "utilisation", "energy_joules_per_token"}
+    assert figures.utilisation is None
+
+
+def test_a_trial_without_a_window_keeps_its_memory_and_its_neighbours() -> None:
+    figures = device_figures([samples_of(a_reading(1.0, processes={OURS: GIB, THEIRS: GIB}))], None)
+    assert figures.peak_device_bytes == GIB
+    assert figures.clocks == {"foreign": [{"pid": THEIRS, "bytes": GIB}]}
+    assert figures.missing["utilisation"] == "the trial ended before its window did"
+
+
+def test_what_the_device_does_not_tell_is_missing_and_no_number() -> None:
+    silent = [Reading(at=float(at)) for at in range(3)]
+    figures = device_figures([samples_of(*silent)], (0.5, 1.5))
+    assert (figures.utilisation, figures.energy_joules, figures.clocks["sm_mhz"]) == (None, None, None)
+    assert figures.missing["utilisation"] == "the device does not tell"
+
+
+class CountingMeter:
+    """A meter that tells which look it is."""
+
+    power_limit_watts = 700.0
+
+    def __init__(self, pids: Mapping[int, int | None]) -> None:
+        self.looks = 0
+        self.pids = pids
+
+    def read(self) -> Reading:
+        self.looks += 1
+        return a_reading(time.monotonic(), used_bytes=self.looks, processes=self.pids)
+
+
+def test_the_sampler_looks_before_and_during_a_trial_and_not_after() -> None:
+    meter = CountingMeter({})
+    sampler = Sampler([meter], interval_seconds=0.01)
+    sampler.begin()
+    time.sleep(0.2)
+    (samples,) = sampler.end()
+    looks = meter.looks
+    time.sleep(0.05)
+    assert meter.looks == looks
+    assert samples.before is not None
+    assert samples.before.used_bytes == 1
+    assert len(samples.readings) == looks - 1 >= 3
+
+
+def test_processes_in_a_ranks_group_are_ours() -> None:
+    script = "import os, time\nif pid := os.fork(): print(pid, flush=True)\ntime.sleep(30)"
+    rank = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert rank.stdout is not None
+    below = int(rank.stdout.readline())
+    try:
+        sampler = Sampler([CountingMeter({rank.pid: GIB, below: GIB, 1: GIB})], interval_seconds=0.01)
+        sampler.begin()
+        sampler.follow((rank.pid,))
+        time.sleep(0.1)
+        (samples,) = sampler.end()
+        assert samples.ours == {rank.pid, below}
+        assert samples.foreign() == [{"pid": 1, "bytes": GIB}]
+    finally:
+        os.killpg(rank.pid, signal.SIGKILL)
+        rank.wait()
+
+
+def test_only_the_devices_of_the_trial_are_sampled() -> None:
+    sampler = Sampler([CountingMeter({}), CountingMeter({})])
+    sampler.begin(1)
+    assert len(sampler.end()) == 1
+    sampler.begin(0)
+    assert sampler.end() == ()
+
+
+def test_a_machine_without_nvml_has_no_meters(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: NvmlMeter, uuid: str) -> None:
+        raise EnvironmentProblem("no driver")
+
+    monkeypatch.setattr(NvmlMeter, "__init__", refuse)
+    assert nvml.meters(["GPU-1"]) == ()
