@@ -51,6 +51,8 @@ class ClaimPage:
     look: Look
     rank: int
     anchor: str
+    claimed: str
+    """The claimed range; a dash for a statement without one, which stands beside it anyway."""
     plot: Markup
     quotes: tuple[Quote, ...]
     places: str
@@ -113,14 +115,15 @@ def _page(
     first = shown.setdefault(losses.file, anchor) if losses else anchor
     return ClaimPage(
         claim=claim, verdict=verdict, look=LOOKS[verdict.word], rank=rank(verdict.word), anchor=anchor,
+        claimed=verdict.claimed if verdict.claimed not in {"", claim.statement} else formats.ABSENT,
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
         quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric),
         metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
         command=_command(verdict, claim), study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
         memory=tables.memory_table(group), figures=tables.figures_table(group),
-        evidence=proof.evidence_table(arms), parity=proof.parity_table(arms), details=details(verdict),
-        sweeps=tuple((sweep, sweep_picture([(claim, verdict)], sweep, gallery)) for sweep in sweeps),
+        evidence=proof.evidence_table(arms), parity=proof.parity_table(arms), details=details(verdict, metric),
+        sweeps=tuple((sweep, sweep_picture([(verdict, claim.bounds)], sweep, gallery)) for sweep in sweeps),
         losses=losses if first == anchor else None, losses_at="" if first == anchor else first,
     )  # fmt: skip
 
@@ -155,7 +158,7 @@ def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:
                 title=document.title if document else "",
                 file=document.file if document else "",
                 original_title=document.original_title if document else "",
-            )  # fmt: skip
+            )
         )
     return tuple(quotes)
 

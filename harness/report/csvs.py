@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict
+from harness.judgement.judged import ArmResult, BlockResult, Verdict
 from harness.report.tables import VIEWS, figure_means
 from harness.results.record import Record
 

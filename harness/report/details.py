@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from harness.judgement.judged import Verdict
+from harness.judgement.judged import Interval, Verdict
+from harness.judgement.metrics import Metric
+from harness.judgement.words import measured
 from harness.report import formats
 from harness.report.tables import Table
+
+
+#: What the section of a claim shows in its own way.
+SHOWN_ELSEWHERE = frozenset({"statement", "documents", "notes", "suspect", "figures"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +26,33 @@ class Detail:
     table: Table | None = None
 
 
-def details(verdict: Verdict) -> tuple[Detail, ...]:
+def details(verdict: Verdict, metric: Metric | None) -> tuple[Detail, ...]:
     """Every entry that holds something."""
-    found = (_detail(str(name), value) for name, value in verdict.details.items())
-    return tuple(each for each in found if each.text or each.table)
+    found = (
+        _points(value, metric) if name == "points" else _detail(str(name), value)
+        for name, value in verdict.details.items()
+        if name not in SHOWN_ELSEWHERE
+    )
+    return tuple(each for each in found if each.table or each.text not in {"", formats.ABSENT})
+
+
+def _points(points: object, metric: Metric | None) -> Detail:
+    """The verdict at every point and for every further cell; nothing where there is only the one."""
+    if not isinstance(points, list | tuple) or len(points) < 2 or metric is None:
+        return Detail(title="points")
+    rows = tuple(
+        (str(each["name"]), _measured(each, metric), str(each["rounds"]), str(each["word"]), str(each["reason"]))
+        for each in points
+    )
+    columns = ("where", f"{metric.name.replace('_', ' ')} [95% interval]", "rounds", "verdict", "why")
+    caption = "The same claim at every point and for every further cell"
+    return Detail(title="points", table=Table(caption=caption, columns=columns, rows=rows, numeric=frozenset({1, 2})))
+
+
+def _measured(point: Mapping[str, Any], metric: Metric) -> str:
+    if point["value"] is None:
+        return formats.ABSENT
+    return measured(metric, Interval(value=point["value"], low=point["low"], high=point["high"]))
 
 
 def _detail(name: str, value: object) -> Detail:
@@ -48,7 +78,7 @@ def _table(title: str, rows: list[dict[str, object]]) -> Table:
 
 def show(value: object) -> str:
     """A value of any JSON type as text."""
-    if value is None:
+    if value is None or value in ("", {}, [], ()):
         return formats.ABSENT
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -83,6 +83,26 @@ def moment(text: str) -> str:
     return f"{when:%Y-%m-%d %H:%M} UTC"
 
 
+def sentence(text: str) -> str:
+    """A clause as a sentence: a capital letter, a full stop."""
+    text = text.strip()
+    if not text:
+        return ""
+    stop = "" if text.endswith((".", "!", "?", "…")) else "."
+    return f"{text[0].upper()}{text[1:]}{stop}"
+
+
+def figure(name: str, value: float) -> str:
+    """A figure of a kind by the unit that its name ends in."""
+    if name.endswith("_bytes"):
+        return size(value)
+    if name.endswith("_per_second"):
+        return rate(value)
+    if name.endswith("_seconds"):
+        return milliseconds(value) if abs(value) < 1 else f"{value:.3g} s"
+    return share(value) if name.endswith("_share") else plain(value)
+
+
 def slug(text: str) -> str:
     """A name that is safe as a file name and as an anchor: letters, digits, dashes."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "unnamed"

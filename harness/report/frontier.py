@@ -29,13 +29,13 @@ def frontier_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
                 groups.setdefault((block.model, block.device), []).append((spot, f"{arm.name}{where}"))
     if not groups:
         return Part(
-            anchor="pareto", title="Speed against memory",
+            anchor="pareto", title="Speed against memory", short="Speed and memory",
             missing="No cell has both tokens/s and device memory: that needs a GPU and trials that end ok. "
             "Run: claimbench run --matrix matrix.yaml",
         )  # fmt: skip
     shown = [_one(model, device, cells, gallery) for (model, device), cells in list(groups.items())[:MOST_MODELS]]
     return Part(
-        anchor="pareto", title="Speed against memory",
+        anchor="pareto", title="Speed against memory", short="Speed and memory",
         lead="Every cell of a model on one device. The numbered cells form the Pareto front: no other cell is both "
         "faster and smaller. Cells of different batch size or length do different work a step.",
         pictures=tuple(picture for picture, _, _ in shown if picture), tables=tuple(table for _, table, _ in shown),

@@ -67,11 +67,11 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     stacks = [(block, stack) for block in blocks if (stack := stack_of(block))]
     title = "The stack, added up piece by piece"
     if not stacks:
-        return Part(anchor="stack", title=title, missing="No study adds techniques one on top of the other (design: "
+        return Part(anchor="stack", title=title, short="Stack", missing="No study adds techniques one on top of the other (design: "
                     "cumulative). Run: claimbench run --matrix matrix.yaml --study d1-stack")  # fmt: skip
     pictures = [picture for block, stack in stacks for picture in _waterfalls(block, stack, gallery)]
     return Part(
-        anchor="stack", title=title, pictures=tuple(pictures), tables=tuple(_stack_table(*each) for each in stacks),
+        anchor="stack", title=title, short="Stack", pictures=tuple(pictures), tables=tuple(_stack_table(*each) for each in stacks),
         lead="Each bar goes from what was reached before to what is reached with one more technique; hatched bars are "
         "steps back.",
         sentences=tuple(_stack_sentence(*each) for each in stacks),
@@ -84,11 +84,11 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     groups = [(block, found) for block in blocks if (found := combinations_of(block))]
     title = "Do gains multiply?"
     if not groups:
-        return Part(anchor="interactions", title=title, missing="No study measures a combination together with each of "
+        return Part(anchor="interactions", title=title, short="Interactions", missing="No study measures a combination together with each of "
                     "its parts (design: factorial). Run: claimbench run --matrix matrix.yaml --study interactions")  # fmt: skip
     pictures = [picture for block, found in groups if (picture := _interaction_picture(block, found, gallery))]
     return Part(
-        anchor="interactions", title=title, pictures=tuple(pictures),
+        anchor="interactions", title=title, short="Interactions", pictures=tuple(pictures),
         lead="If techniques did not act on each other, the gain of a combination would be the product of the gains of "
         "its parts.",
         sentences=tuple(_interaction_sentence(block, found) for block, found in groups),
@@ -122,7 +122,14 @@ def _waterfalls(block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery
             drawing = partial(bars.waterfall, steps=[("baseline", 1.0), *values], unit=unit)
             caption = f"{what} of the stack of study {block.study}, each piece on top of the ones before."
             name = f"stack-{unit}-{block.study}-{formats.settings(block.sweep)}"
-            pictures.append(gallery.draw(name, caption, drawing, size=(6.6, bars.height(len(values) + 1, rest=0.8))))
+            pictures.append(
+                gallery.draw(
+                    name,
+                    caption,
+                    drawing,
+                    size=(6.6, bars.height(["baseline", *(name for name, _ in values)], rest=0.8)),
+                )
+            )
     return [picture for picture in pictures if picture]
 
 
@@ -171,7 +178,7 @@ def _interaction_picture(block: BlockResult, found: Sequence[Combination], galle
     caption = f"Study {block.study}: combinations measured together, against the product of their parts' gains."
     drawing = partial(bars.interactions, rows=rows)
     name = f"interactions-{block.study}-{formats.settings(block.sweep)}"
-    return gallery.draw(name, caption, drawing, size=(6.6, bars.height(len(rows))))
+    return gallery.draw(name, caption, drawing, size=(6.6, bars.height([dot.name for dot, _ in rows])))
 
 
 def _dot(arm: ArmResult) -> bars.Dot:

@@ -13,7 +13,7 @@ from harness.judgement.pairs import measure
 from harness.judgement.quantities import numeric
 from harness.report import formats
 from harness.report.figures import bars, scatter
-from harness.report.figures.gallery import Gallery, Picture
+from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
 from harness.report.part import Part
 from harness.report.tables import Table, interval
@@ -25,28 +25,32 @@ TARGETS = {"utilisation": "mean GPU utilisation", "memory_used_share": "share of
 
 
 def targets_part(judgement: Judgement, claims: Claims, gallery: Gallery) -> Part:
-    """GPU utilisation and memory of every cell, against what documents name as targets."""
+    """GPU utilisation and memory of the highest cell of each study, against what documents name as targets."""
     pictures, sentences = [], []
     for metric, title in TARGETS.items():
-        dots = _level_dots(judgement.blocks, metric)
-        lines = [
-            (f"{name}: {formats.share(end)}", end)
-            for name, claim in claims.claims.items() if claim.metric == metric for end in claim.bounds if end is not None
-        ]  # fmt: skip
-        if not dots:
+        cells = _level_dots(judgement.blocks, metric)
+        if not cells:
             continue
-        best = sorted(dots, key=lambda dot: -dot.value)[:MOST_DOTS]
-        drawing = partial(bars.dots, values=best, x_label=title, lines=lines, percent=True)
-        caption = f"{title[0].upper()}{title[1:]}, highest {len(best)} of {formats.plural(len(dots), 'cell')}."
-        pictures.append(
-            gallery.draw(f"targets-{metric}", caption, drawing, size=(6.6, bars.height(len(best), each=0.24)))
-        )
-        sentences += [_reach(label, end, dots, title) for label, end in lines]
+        targets = [
+            (name, *claim.bounds)
+            for name, claim in claims.claims.items()
+            if claim.metric == metric and claim.bounds != (None, None)
+        ]
+        highest: dict[str, bars.Dot] = {}
+        for study, dot in sorted(cells, key=lambda each: -each[1].value):
+            highest.setdefault(study, dot)
+        shown = list(highest.values())[:MOST_DOTS]
+        lines = [(f"{name}: {formats.share(end)}", end) for name, *ends in targets for end in ends if end is not None]
+        drawing = partial(bars.dots, values=shown, x_label=title, lines=lines, percent=True)
+        caption = f"{title[0].upper()}{title[1:]}: the highest cell of each study, {formats.plural(len(cells), 'cell')} in all."
+        size = (6.6, bars.height([dot.name for dot in shown], each=0.26))
+        pictures.append(gallery.draw(f"targets-{metric}", caption, drawing, size=size))
+        sentences += [_reached(*target, [dot for _, dot in cells], title) for target in targets]
     missing = "" if pictures else (
         "Neither GPU utilisation nor device memory was recorded: both need a GPU. Run on one: claimbench run --matrix matrix.yaml"
     )  # fmt: skip
     return Part(
-        anchor="targets", title="Utilisation and memory against the documents' targets", missing=missing,
+        anchor="targets", title="Utilisation and memory against the documents' targets", short="Targets", missing=missing,
         pictures=tuple(picture for picture in pictures if picture), sentences=tuple(sentences),
     )  # fmt: skip
 
@@ -63,7 +67,7 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
                 rows.append((block.study, formats.settings(block.sweep), arm.name, predicted, peak))
     title = "The memory estimator against measured peaks"
     if not spots:
-        return Part(anchor="estimator", title=title, missing="No trial has both a prediction and a measured device peak. "
+        return Part(anchor="estimator", title=title, short="Estimator", missing="No trial has both a prediction and a measured device peak. "
                     "Run on a GPU: claimbench run --matrix matrix.yaml")  # fmt: skip
     low, high = _estimator_bounds(claims)
     inside = sum(1 for spot in spots if low <= spot.y / spot.x <= high)
@@ -73,7 +77,7 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
     )
     ratios = [spot.y / spot.x for spot in spots]
     return Part(
-        anchor="estimator", title=title, pictures=(picture,) if picture else (),
+        anchor="estimator", title=title, short="Estimator", pictures=(picture,) if picture else (),
         sentences=(f"{inside} of {formats.plural(len(spots), 'prediction')} lie between {low:g} and {high:g} times the measured "
                    f"peak; the lowest is {formats.ratio(min(ratios))}, the highest {formats.ratio(max(ratios))}.",),
         tables=(_estimator_table(rows),),
@@ -89,7 +93,7 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     floors = [(block, block.noise_floor) for block in blocks if block.noise_floor]
     title = "Noise floor: the baseline against itself"
     if not floors:
-        return Part(anchor="noise", title=title, missing="No A/A control has a ratio: its trials did not end ok, or none ran. "
+        return Part(anchor="noise", title=title, short="Noise floor", missing="No A/A control has a ratio: its trials did not end ok, or none ran. "
                     "Every study runs one: claimbench run --matrix matrix.yaml")  # fmt: skip
     widest = sorted(floors, key=lambda each: -abs(each[1].value - 1))[:MOST_DOTS]
     dots = [
@@ -105,7 +109,7 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     shown = f"the {len(dots)} furthest from 1 of {len(floors)}" if len(floors) > len(dots) else "all studies"
     drawing = partial(bars.dots, values=dots, x_label="A/A control ÷ baseline, 95% interval", lines=[("", 1.0)])
     picture = gallery.draw("noise-floor", f"A/A controls, {shown}; diamonds are suspect.", drawing,
-                           size=(6.6, bars.height(len(dots), each=0.24, rest=0.8)))  # fmt: skip
+                           size=(6.6, bars.height([dot.name for dot in dots], each=0.26, rest=0.8)))  # fmt: skip
     suspects = [_place(block) for block, _ in floors if block.suspect]
     half = [max(abs((floor.high or floor.value) - 1), abs((floor.low or floor.value) - 1)) for _, floor in floors]
     verdict = (
@@ -114,7 +118,7 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
         else "None is suspect after Holm's correction."
     )
     return Part(
-        anchor="noise", title=title, pictures=(picture,) if picture else (), tables=(_noise_table(blocks),),
+        anchor="noise", title=title, short="Noise floor", pictures=(picture,) if picture else (), tables=(_noise_table(blocks),),
         lead="Every study runs its baseline a second time under another name. What this control shows is what noise alone can do.",
         sentences=(f"{formats.plural(len(floors), 'control')}; the interval of the widest reaches {formats.share(max(half))} from 1. {verdict}",),
         rows=tuple({"study": block.study, "block": block.block, "control": floor.value, "low": floor.low, "high": floor.high,
@@ -122,7 +126,8 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     )  # fmt: skip
 
 
-def _level_dots(blocks: Sequence[BlockResult], name: str) -> list[bars.Dot]:
+def _level_dots(blocks: Sequence[BlockResult], name: str) -> list[tuple[str, bars.Dot]]:
+    """Study and dot of each cell that has the figure."""
     dots = []
     for block in blocks:
         for arm in block.arms:
@@ -131,13 +136,21 @@ def _level_dots(blocks: Sequence[BlockResult], name: str) -> list[bars.Dot]:
                 each = found.interval
                 low = each.value if each.low is None else each.low
                 high = each.value if each.high is None else each.high
-                dots.append(bars.Dot(name=f"{block.study}: {arm.name}", value=each.value, low=low, high=high))
+                dots.append(
+                    (block.study, bars.Dot(name=f"{_place(block)}: {arm.name}", value=each.value, low=low, high=high))
+                )
     return dots
 
 
-def _reach(label: str, end: float, dots: Sequence[bars.Dot], title: str) -> str:
-    over = sum(1 for dot in dots if dot.value >= end)
-    return f"{label}: {over} of {formats.plural(len(dots), 'cell')} lie at or above it on {title}."
+def _reached(claim: str, low: float | None, high: float | None, dots: Sequence[bars.Dot], title: str) -> str:
+    inside = sum(1 for dot in dots if (low is None or dot.value >= low) and (high is None or dot.value <= high))
+    ends = " and ".join(
+        [
+            *([f"at least {formats.share(low)}"] if low is not None else []),
+            *([f"at most {formats.share(high)}"] if high is not None else []),
+        ]
+    )
+    return f"{claim}, {ends}: reached by {inside} of {formats.plural(len(dots), 'cell')} on {title}."
 
 
 def _estimator_bounds(claims: Claims) -> tuple[float, float]:
@@ -179,6 +192,3 @@ def _place(block: BlockResult) -> str:
 def _mean_figure(arm: ArmResult, name: str) -> float | None:
     values = [value for record in arm.trials if record.outcome == "ok" and (value := numeric(record.figures.get(name)))]
     return fmean(values) if values else None
-
-
-__all__ = ["Picture", "estimator_part", "noise_part", "targets_part"]

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.judgement.metrics import Metric
 from harness.judgement.pairs import measure
+from harness.judgement.site import find
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A figure, or why there is none."""
+
+    interval: Interval | None = None
+    absent: str = ""
+    """Empty as well where the cell is not part of the block."""
+    different: bool = False
+    """Parity fails: fast, but it trained something else."""
 
 
 def changes(arm: ArmResult, baseline: ArmResult) -> dict[str, object]:
@@ -19,26 +32,15 @@ def baseline_of(block: BlockResult) -> ArmResult | None:
     return next((arm for arm in block.arms if arm.role == "baseline"), None)
 
 
-def find_arm(block: BlockResult, settings: Mapping[str, object]) -> ArmResult | None:
-    """The arm that differs from the baseline in just these settings."""
-    baseline = baseline_of(block)
-    if baseline is None:
-        return None
-    wanted = {axis: value for axis, value in settings.items() if baseline.cell.get(axis) != value}
-    if not wanted:
-        return baseline
-    return next((arm for arm in block.arms if arm.role == "cell" and changes(arm, baseline) == wanted), None)
-
-
 def measured(
     block: BlockResult, cell: Mapping[str, object], baseline: Mapping[str, object], metric: Metric, view: str
-) -> tuple[Interval | None, str]:
-    """The figure, or None and why there is none (empty where the cell is not part of the block)."""
-    arm, against = find_arm(block, cell), find_arm(block, baseline)
+) -> Reading:
+    """The metric of a cell against a baseline, both given by the settings in which they differ from the block's."""
+    arm, against = find(block, cell), find(block, baseline)
     if arm is None or against is None:
-        return None, ""
+        return Reading()
     found = measure(metric, arm, against, view)
     if found is not None:
-        return found.interval, ""
+        return Reading(interval=found.interval, different=metric.gated and arm.parity.holds is False)
     failed = [outcome for outcome in {**arm.outcomes, **against.outcomes} if outcome != "ok"]
-    return None, ", ".join(failed) or "not measured"
+    return Reading(absent=", ".join(failed) or "not measured")

@@ -38,11 +38,11 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview
         stack_part(blocks, gallery),
         interactions_part(blocks, gallery),
         _drawn_part(
-            "phases", "Where the time of a step goes", _each_study(blocks, gallery, phases_picture),
+            "phases", "Where the time of a step goes", "Phases", _each_study(blocks, gallery, phases_picture),
             "No trial recorded the phases of a step. They are recorded by every training trial that ends ok.",
         ),
         _drawn_part(
-            "memory", "Peak memory in three views", _each_study(blocks, gallery, memory_picture),
+            "memory", "Peak memory in three views", "Memory", _each_study(blocks, gallery, memory_picture),
             "No device memory was recorded: it needs a GPU. Run on one: claimbench run --matrix matrix.yaml",
         ),
         targets_part(judgement, claims, gallery),
@@ -53,8 +53,8 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview
     return Overview(contradictions=contradictions(judgement, claims, gallery), parts=parts, tables=rows)
 
 
-def _drawn_part(anchor: str, title: str, pictures: Sequence[Picture], missing: str) -> Part:
-    return Part(anchor=anchor, title=title, pictures=tuple(pictures), missing="" if pictures else missing)
+def _drawn_part(anchor: str, title: str, short: str, pictures: Sequence[Picture], missing: str) -> Part:
+    return Part(anchor=anchor, title=title, short=short, pictures=tuple(pictures), missing="" if pictures else missing)
 
 
 def _each_study(blocks: Sequence[BlockResult], gallery: Gallery, draw: object) -> list[Picture]:

@@ -12,7 +12,7 @@ from harness.judgement.claims import Claims
 from harness.judgement.judged import Judgement
 from harness.report import formats, tables, verdicts
 from harness.report.claim_page import ClaimPage, claim_pages
-from harness.report.figures.gallery import BUDGET, Gallery
+from harness.report.figures.gallery import Gallery
 from harness.report.machine import Machine, describe
 from harness.report.overview import Overview, overview
 from harness.results.record import Record
@@ -56,7 +56,7 @@ def build(judgement: Judgement, claims: Claims, records: Sequence[Record], galle
         name=name, machine=describe(records), counts=verdicts.counts(judgement.verdicts), claims=pages,
         looks=tuple((word.value, look) for word, look in verdicts.LOOKS.items() if word in present),
         claims_table=_claims_table(pages), studies=tables.studies(judgement.blocks[:BLOCKS_SHOWN]), overview=whole,
-        studies_more=max(0, len(judgement.blocks) - BLOCKS_SHOWN), budget=BUDGET,
+        studies_more=max(0, len(judgement.blocks) - BLOCKS_SHOWN), budget=gallery.budget,
         excluded=_excluded(judgement.excluded[:EXCLUDED_SHOWN]),
         excluded_more=max(0, len(judgement.excluded) - EXCLUDED_SHOWN), left_out=len(gallery.left_out),
         style=Markup(_template("report.css")), script=Markup(_template("report.js")),
@@ -65,7 +65,7 @@ def build(judgement: Judgement, claims: Claims, records: Sequence[Record], galle
 
 def _claims_table(pages: Sequence[ClaimPage]) -> tables.Table:
     rows = [
-        (one.verdict.claim, one.places, one.verdict.claimed or formats.ABSENT, one.verdict.measured or formats.ABSENT,
+        (one.verdict.claim, one.places, one.claimed, one.verdict.measured or formats.ABSENT,
          f"{one.look.symbol} {one.verdict.word.value}", one.verdict.helped or formats.ABSENT)
         for one in pages
     ]  # fmt: skip

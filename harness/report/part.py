@@ -15,6 +15,8 @@ class Part:
 
     anchor: str
     title: str
+    short: str
+    """The title in the list of contents."""
     lead: str = ""
     """How to read it, in a sentence or two."""
     sentences: tuple[str, ...] = ()

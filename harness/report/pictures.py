@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from statistics import fmean
 
-from harness.judgement.claims import Claim
 from harness.judgement.judged import ArmResult, BlockResult, Verdict
 from harness.report import formats
 from harness.report.figures import bars, curves
@@ -18,7 +17,11 @@ from harness.report.sweeps import Sweep
 MOST_LINES = 8
 
 
-def sweep_picture(claims: Sequence[tuple[Claim, Verdict]], sweep: Sweep, gallery: Gallery) -> Picture | None:
+#: The two ends of a claimed range; None where it is open.
+Bounds = tuple[float | None, float | None]
+
+
+def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, gallery: Gallery) -> Picture | None:
     """The curve of a sweep with the range of each claim as a band."""
     shown = [curve for curve in sweep.curves if curve.points][:MOST_LINES]
     lines = [
@@ -29,15 +32,17 @@ def sweep_picture(claims: Sequence[tuple[Claim, Verdict]], sweep: Sweep, gallery
         for curve in shown
     ]  # fmt: skip
     bands = [
-        curves.Band(label=f"claimed: {verdict.claimed or claim.id or verdict.claim}", low=claim.bounds[0], high=claim.bounds[1])
-        for claim, verdict in claims if claim.bounds != (None, None)
-    ]  # fmt: skip
-    names = " and ".join(verdict.claim for _, verdict in claims)
+        curves.Band(label=f"{verdict.claim}: {verdict.claimed}", low=bounds[0], high=bounds[1])
+        for verdict, bounds in claims
+        if bounds != (None, None)
+    ]
+    names = " and ".join(verdict.claim for verdict, _ in claims)
     drawing = partial(
         curves.sweep, lines=lines, bands=bands, x_label=formats.axis_name(sweep.axis), y_label=_y_label(sweep),
         neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
     )  # fmt: skip
-    caption = f"{names}: {sweep.metric.meaning}, by {formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}, with 95% intervals; claimed range as a band."
+    where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
+    caption = f"{names}: {sweep.metric.meaning}, by {where}, with 95% intervals; claimed range as a band."
     fixed = formats.slug(sweep.fixed) if sweep.fixed else ""
     return gallery.draw(f"sweep-{names}-{sweep.axis}-{fixed}", caption, drawing, size=(6.6, 3.7))
 
@@ -66,7 +71,7 @@ def phases_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
     caption = f"Phases of a step in study {block.study}{place}."
     drawing = partial(bars.phases, cells=cells)
-    return gallery.draw(f"phases-{block.study}", caption, drawing, size=(6.6, bars.height(len(cells))))
+    return gallery.draw(f"phases-{block.study}", caption, drawing, size=(6.6, bars.height(list(cells))))
 
 
 def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
@@ -80,7 +85,7 @@ def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
         return None
     caption = f"Peak memory in study {block.study}, largest of all trials."
     drawing = partial(bars.memory, cells=cells)
-    return gallery.draw(f"memory-{block.study}", caption, drawing, size=(6.6, bars.height(len(cells), each=0.5)))
+    return gallery.draw(f"memory-{block.study}", caption, drawing, size=(6.6, bars.height(list(cells), each=0.5)))
 
 
 def mean_losses(arm: ArmResult) -> list[float]:

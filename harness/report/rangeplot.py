@@ -10,7 +10,7 @@ from harness.judgement.judged import Verdict
 from harness.report.formats import plain
 from harness.report.verdicts import LOOKS
 
-WIDTH, HEIGHT = 180, 26
+WIDTH, HEIGHT = 150, 26
 _MARGIN = 8
 
 

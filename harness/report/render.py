@@ -12,22 +12,28 @@ from harness.errors import EnvironmentProblem
 from harness.judgement.claims import Claims
 from harness.judgement.judged import Judgement
 from harness.report import csvs, formats, verdicts
-from harness.report.figures.gallery import Gallery
+from harness.report.figures.gallery import BUDGET, Gallery
 from harness.report.markdown import code_line, escape_text, table
+from harness.report.order import in_reading_order
 from harness.report.page import Page, build
 from harness.results.record import Record
+
+#: A store of more trials than this gets fewer figures: the tables take the time.
+LARGE, LARGE_BUDGET = 5000, 16
 
 
 def write_report(judgement: Judgement, claims: Claims, records: Sequence[Record], folder: Path, *, name: str) -> Path:
     """Tables, figures, `report.md` and `report.html`, in this order; the path of the last."""
     try:
         _prepare(folder)
-        gallery = Gallery(folder=folder / "figures")
+        judgement = in_reading_order(judgement)
+        gallery = Gallery(folder=folder / "figures", budget=BUDGET if len(records) <= LARGE else LARGE_BUDGET)
         page = build(judgement, claims, records, gallery, name=name)
+        gallery.finish()
         _write_tables(folder / "tables", judgement, page)
         (folder / "report.md").write_text(_markdown(page), encoding="utf-8")
         html = folder / "report.html"
-        html.write_text(_html(page), encoding="utf-8")
+        html.write_text(_html(page, gallery), encoding="utf-8")
     except OSError as error:
         what = f"the report cannot be written to {folder}: {error.strerror or error}"
         raise EnvironmentProblem(f"{what}; name another folder with --output") from error
@@ -55,12 +61,12 @@ def _write_tables(folder: Path, judgement: Judgement, page: Page) -> None:
             csvs.write_csv(folder / f"{name}.csv", rows)
 
 
-def _html(page: Page) -> str:
+def _html(page: Page, gallery: Gallery) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("harness.report"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.globals.update(formats=formats, looks=verdicts.LOOKS)
+    environment.globals.update(formats=formats, looks=verdicts.LOOKS, inline=gallery.inline)
     return _without_blank_lines(environment.get_template("report.html.j2").render(page=page))
 
 

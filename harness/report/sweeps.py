@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import BlockResult
 from harness.judgement.metrics import Metric
+from harness.judgement.words import number
 from harness.report import formats
 from harness.report.families import Family, families
 from harness.report.measure import measured
@@ -22,6 +23,8 @@ class Point:
     value: float
     low: float | None
     high: float | None
+    different: bool = False
+    """Parity fails here, so that nothing holds."""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -94,17 +97,6 @@ def where_it_holds(
     return f"{text}{absent}."
 
 
-def show_value(metric: Metric, value: float | None) -> str:
-    """A value in the metric's unit."""
-    if metric.unit == "x":
-        return formats.ratio(value)
-    if metric.unit == "share":
-        return formats.share(value)
-    if metric.unit == "bytes":
-        return formats.size(value)
-    return f"{formats.plain(value)} {metric.unit}".strip()
-
-
 def _where(points: Sequence[Point], inside: Sequence[bool | None], axis: str) -> str:
     first, last = f"{points[0].x:g}", f"{points[-1].x:g}"
     held = [index for index, each in enumerate(inside) if each is True]
@@ -124,6 +116,8 @@ def _where(points: Sequence[Point], inside: Sequence[bool | None], axis: str) ->
 
 def _inside(point: Point, bounds: tuple[float | None, float | None]) -> bool | None:
     """True: the whole interval lies in the range; False: all of it outside; None: undecided."""
+    if point.different:
+        return False
     low, high = point.ends
     floor = float("-inf") if bounds[0] is None else bounds[0]
     ceiling = float("inf") if bounds[1] is None else bounds[1]
@@ -133,8 +127,8 @@ def _inside(point: Point, bounds: tuple[float | None, float | None]) -> bool | N
 
 
 def _place(point: Point, metric: Metric, bounds: tuple[float | None, float | None]) -> str:
-    undecided = " (undecided)" if _inside(point, bounds) is None else ""
-    return f"at {point.x:g} it is {show_value(metric, point.value)}{undecided}"
+    remark = " (fast but different)" if point.different else " (undecided)" if _inside(point, bounds) is None else ""
+    return f"at {point.x:g} it is {number(metric, point.value)}{remark}"
 
 
 def _most_telling(points: Sequence[Point]) -> Sequence[Point]:
@@ -146,15 +140,16 @@ def _and(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _curve(claim: Claim, metric: Metric, cell: dict[str, object], family: Family, group: Sequence[Family]) -> Curve:
+def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Family, group: Sequence[Family]) -> Curve:
     points, absent = [], []
     for block in family.blocks:
         x = float(block.sweep[family.axis])
-        found, why = measured(block, cell, dict(claim.baseline), metric, claim.view)
+        read = measured(block, cell, dict(claim.baseline), metric, claim.view)
+        found = read.interval
         if found is not None:
-            points.append(Point(x=x, value=found.value, low=found.low, high=found.high))
-        elif why:
-            absent.append(f"{x:g} ({why})")
+            points.append(Point(x=x, value=found.value, low=found.low, high=found.high, different=read.different))
+        elif read.absent:
+            absent.append(f"{x:g} ({read.absent})")
     devices = {other.blocks[0].device for other in group}
     fixed = family.fixed if len(devices) > 1 else _own_words(family)
     name = show_settings(cell) if len(group) == 1 else f"{show_settings(cell)} ({fixed})"
@@ -182,7 +177,7 @@ def _table(axis: str, fixed: str, metric: Metric, curves: Sequence[Curve]) -> Ta
 def _cell(metric: Metric, point: Point | None) -> str:
     if point is None:
         return formats.ABSENT
-    value = show_value(metric, point.value)
+    value = number(metric, point.value)
     if point.low is None or point.high is None:
         return value
-    return f"{value} [{show_value(metric, point.low)}, {show_value(metric, point.high)}]"
+    return f"{value} [{number(metric, point.low)}, {number(metric, point.high)}]"

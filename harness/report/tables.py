@@ -83,7 +83,7 @@ def figures_table(blocks: Sequence[BlockResult]) -> Table | None:
     if not names:
         return None
     rows = [
-        (*_lead(block, lead), arm.name, *(_figure(figures.get(name)) for name in names)) for block, arm, figures in arms
+        (*_lead(block, lead), arm.name, *(_figure(name, figures.get(name)) for name in names)) for block, arm, figures in arms
     ]
     start = len(lead) + 1
     return Table(
@@ -183,8 +183,10 @@ def _lead(block: BlockResult, columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(cells[name] for name in columns)
 
 
-def _figure(value: float | str | None) -> str:
-    return value if isinstance(value, str) else formats.plain(value)
+def _figure(name: str, value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or formats.ABSENT
+    return formats.figure(name, value)
 
 
 def _title(name: str) -> str:

@@ -26,18 +26,16 @@ class Dot:
 
 def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     """Grouped bars: peak memory of each cell in each view, GiB."""
-    import seaborn
-
     axes = figure.subplots()
-    names = [name for name, views in cells.items() for _ in views]
-    views = [view for each in cells.values() for view in each]
-    gib = [value / 2**30 for each in cells.values() for value in each.values()]
-    seaborn.barplot(
-        x=gib, y=[style.shorten(name) for name in names], hue=views, ax=axes, palette=_palette(views), orient="h",
-        saturation=1, errorbar=None, edgecolor=style.PAPER, linewidth=0.6,
-    )  # fmt: skip
-    axes.set(xlabel="peak memory (GiB)", ylabel="")
-    _horizontal(axes)
+    views = list(dict.fromkeys(view for each in cells.values() for view in each))
+    thick = 0.8 / len(views)
+    for index, view in enumerate(views):
+        rows = [(row, each[view] / 2**30) for row, each in enumerate(cells.values()) if view in each]
+        places = [row - 0.4 + (index + 0.5) * thick for row, _ in rows]
+        axes.barh(places, [gib for _, gib in rows], height=thick, label=view, color=style.colour(index), hatch=style.hatch(index),
+                  edgecolor=style.PAPER, linewidth=0.6)  # fmt: skip
+    axes.set(xlabel="peak memory (GiB)")
+    _rows(axes, list(cells))
     _legend_below(figure, axes)
 
 
@@ -45,13 +43,13 @@ def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     """Stacked bars: where the time of a step goes, milliseconds."""
     axes = figure.subplots()
     order = list(dict.fromkeys(phase for each in cells.values() for phase in each))
-    names = [style.shorten(name) for name in cells]
+    names = [style.wrap(name) for name in cells]
     left = [0.0] * len(names)
     for index, phase in enumerate(order):
         widths = [1000 * each.get(phase, 0.0) for each in cells.values()]
         axes.barh(
             range(len(names)), widths, left=left, label=phase.replace("_", " "), color=style.colour(index), height=0.66,
-            hatch=("", "///", "\\\\\\", "--", "xx", "++")[index % 6], edgecolor=style.PAPER, linewidth=0.6,
+            hatch=style.hatch(index), edgecolor=style.PAPER, linewidth=0.6,
         )  # fmt: skip
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.set_yticks(range(len(names)), names)
@@ -81,7 +79,7 @@ def waterfall(figure: Figure, steps: Sequence[tuple[str, float]], *, unit: str) 
         before = value
     axes.axvline(1, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
     axes.set_yticks(
-        range(len(steps)), [style.shorten(f"+ {name}" if index else name) for index, (name, _) in enumerate(steps)]
+        range(len(steps)), [style.wrap(f"+ {name}" if index else name) for index, (name, _) in enumerate(steps)]
     )
     axes.invert_yaxis()
     axes.margins(x=0.16)
@@ -123,13 +121,14 @@ def dots(
     _legend_below(figure, axes)
 
 
-def height(rows: int, *, each: float = 0.3, rest: float = 1.2) -> float:
-    """Inches for so many rows."""
-    return rest + each * max(rows, 2)
+def height(names: Sequence[str], *, each: float = 0.3, rest: float = 1.2) -> float:
+    """Inches for rows of these names, of which long ones take two lines."""
+    tall = any("\n" in style.wrap(name) for name in names)
+    return rest + (max(each, 0.36) if tall else each) * max(len(names), 2)
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), [style.shorten(name) for name in names])
+    axes.set_yticks(range(len(names)), [style.wrap(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     _horizontal(axes)
 
@@ -142,16 +141,10 @@ def _horizontal(axes: Axes) -> None:
 
 def _legend_below(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    if axes.get_legend() is not None:
-        axes.get_legend().remove()
     if handles:
         figure.legend(
             handles,
             [style.shorten(label, 52) for label in labels],
             loc="outside lower center",
-            ncols=min(4, len(labels)),
+            ncols=min(5, len(labels)), columnspacing=1.4,
         )
-
-
-def _palette(names: Sequence[str]) -> dict[str, str]:
-    return {name: style.colour(index) for index, name in enumerate(dict.fromkeys(names))}

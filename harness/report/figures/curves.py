@@ -94,10 +94,10 @@ def losses(
     reference = curves[baseline]
     for index, (name, values) in enumerate(curves.items()):
         look = {"color": style.colour(index), "linestyle": style.line(index), "linewidth": 1.5}
-        upper.plot(range(1, len(values) + 1), values, label=style.shorten(name), **look)  # type: ignore[arg-type]
+        upper.plot(range(1, len(values) + 1), values, label=style.shorten(name), **look)
         if name != baseline:
             gap = [value - other for value, other in zip(values, reference, strict=False)]
-            lower.plot(range(1, len(gap) + 1), gap, **look)  # type: ignore[arg-type]
+            lower.plot(range(1, len(gap) + 1), gap, **look)
     margin = max(margins.values(), default=0.0)
     if margin > 0:
         lower.axhspan(-margin, margin, color=style.BANDS[0], alpha=0.18, linewidth=0, label="margin of parity")

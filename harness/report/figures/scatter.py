@@ -41,11 +41,12 @@ def pareto(figure: Figure, spots: Sequence[Spot], front: Sequence[Spot]) -> None
         axes.annotate(
             each.label, (each.x, each.y), xytext=(-5, 5), textcoords="offset points", ha="right", fontweight="bold"
         )
+    style.doubling(axes, "x")
     axes.margins(0.08)
     axes.set(xlabel="peak reserved memory (GiB)", ylabel="tokens/s")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     handles, labels = axes.get_legend_handles_labels()
-    axes.get_legend().remove()
+    style.drop_legend(axes)
     shown = 12
     more = [] if len(labels) <= shown else [f"and {len(labels) - shown} more studies"]
     figure.legend(handles[:shown], [style.shorten(label, 26) for label in labels[:shown]], title=more[0] if more else None,
@@ -64,7 +65,7 @@ def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float)
         members = [each for each in spots if each.group == group]
         axes.scatter([each.x for each in members], [each.y for each in members], s=30, color=style.colour(index), edgecolor=style.PAPER,
                      marker=style.marker(index), label=style.shorten(group, 26), zorder=3)  # fmt: skip
-    axes.set(xscale="log", yscale="log", xlabel="measured peak (GiB)", ylabel="predicted (GiB)", xlim=ends)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set(xlabel="measured peak (GiB)", ylabel="predicted (GiB)", xlim=ends)
+    style.doubling(axes, "x")
+    style.doubling(axes, "y")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ INK, MUTED, GRID, PAPER = "#1d232b", "#626c78", "#dfe3e8", "#fefefe"
 SERIES = ("#2b6cb0", "#c2571a", "#15806a", "#9a4fae", "#a67c00", "#5b6b7c", "#b83260", "#4a8fb5")
 #: Claimed bands: two at most stand on one curve.
 BANDS = ("#3d8f7a", "#c98a1b")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
 
 #: Colour in a figure → CSS variable of the page, so that inline figures follow the theme.
@@ -31,11 +31,11 @@ def look() -> Iterator[None]:
     import matplotlib
     import seaborn
 
-    with matplotlib.rc_context({**seaborn.axes_style("whitegrid"), **_parameters()}):
+    with matplotlib.rc_context(seaborn.axes_style("whitegrid")), matplotlib.rc_context(_parameters()):
         yield
 
 
-def _parameters() -> dict[str, object]:
+def _parameters() -> dict[Any, Any]:
     return {
         "svg.fonttype": "none", "svg.hashsalt": "claimbench",  # text stays text; ids are the same in every run
         "text.parse_math": False,  # a `$` in a name is a character
@@ -58,14 +58,44 @@ def marker(index: int) -> str:
     return MARKERS[index % len(MARKERS)]
 
 
-def line(index: int) -> str | tuple[int, tuple[int, ...]]:
+def line(index: int) -> Any:
     """Its line style."""
-    return LINES[index % len(LINES)]  # type: ignore[return-value]
+    return LINES[index % len(LINES)]
 
 
 def shorten(name: str, limit: int = 38) -> str:
     """A cell's name that fits beside an axis."""
     return name if len(name) <= limit else f"{name[: limit - 1]}…"
+
+
+def wrap(name: str, width: int = 34) -> str:
+    """A cell's name on one or two lines beside an axis; two cells that differ late in their names stay apart."""
+    import textwrap
+
+    lines = textwrap.wrap(name, width, break_on_hyphens=False) or [""]
+    return "\n".join(lines if len(lines) <= 2 else [lines[0], shorten(" ".join(lines[1:]), width)])
+
+
+def hatch(index: int) -> str:
+    """A pattern over the colour, so that stacked and grouped bars are told apart in grey as well."""
+    return ("", "///", "\\\\\\", "--", "xx", "++")[index % 6]
+
+
+def doubling(axes: Axes, which: Literal["x", "y"]) -> None:
+    """A logarithmic axis with plain numbers at 1, 2, 4, 8 and no others: minor ticks would be written as formulas."""
+    from matplotlib.ticker import NullLocator
+
+    scale, axis = (axes.set_xscale, axes.xaxis) if which == "x" else (axes.set_yscale, axes.yaxis)
+    scale("log", base=2)
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_locator(NullLocator())
+
+
+def drop_legend(axes: Axes) -> None:
+    """Take away the legend that seaborn puts over the data."""
+    legend = axes.get_legend()
+    if legend is not None:
+        legend.remove()
 
 
 def outside_legend(axes: Axes, *, columns: int = 3) -> None:

@@ -21,6 +21,9 @@
     head.setAttribute("aria-sort", direction);
     body.append(...keyed.map(([, row]) => row));
   };
+  addEventListener("beforeprint", () => {
+    for (const each of document.querySelectorAll("details")) each.open = true;
+  });
   for (const table of document.querySelectorAll("table.sortable")) {
     [...table.tHead.rows[0].cells].forEach((head, column) => {
       if (head.dataset.nosort !== undefined) return;
