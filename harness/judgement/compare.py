@@ -13,7 +13,7 @@ from statistics import fmean
 from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
 from harness.judgement.metrics import METRICS
 from harness.judgement.pairs import device_key, matched, measure
-from harness.judgement.parity import LossPairs, judge_parity
+from harness.judgement.parity import LossPairs, judge_parity, seed_gap
 from harness.judgement.stats import NOISY, holm, noise_label, paired_p, summarise
 from harness.judgement.validity import checked, clock_gap, warnings
 from harness.results.record import Record
@@ -80,9 +80,13 @@ def _block(trials: Sequence[Record]) -> BlockResult:
     ordered = sorted(arms.values(), key=lambda each: (not each[0].baseline, each[0].control))
     plain = next((each for each in ordered if each[0].baseline and not each[0].control), [])
     control = next((each for each in ordered if each[0].control), [])
-    baseline = _arm(plain, None, control) if plain else None
+    alone = LossPairs(
+        pairs=(), control=_curves(control, plain),
+        seed_gap=seed_gap([trial.losses for trial in plain if trial.outcome is Outcome.OK and trial.losses]),
+    )  # fmt: skip
+    baseline = _arm(plain, None, alone) if plain else None
     results = [baseline] if baseline else []
-    results += [_arm(each, baseline, control) for each in ordered if each is not plain]
+    results += [_arm(each, baseline, alone) for each in ordered if each is not plain]
     first = trials[0]
     floor = next((arm.speedup for arm in results if arm.role == "control"), None)
     return BlockResult(
@@ -93,7 +97,8 @@ def _block(trials: Sequence[Record]) -> BlockResult:
     )  # fmt: skip
 
 
-def _arm(trials: Sequence[Record], baseline: ArmResult | None, control: Sequence[Record]) -> ArmResult:
+def _arm(trials: Sequence[Record], baseline: ArmResult | None, alone: LossPairs) -> ArmResult:
+    """`alone` holds what the baseline's losses do by themselves."""
     first = trials[0]
     good = [trial for trial in trials if trial.outcome is Outcome.OK]
     speeds = [trial.tokens_per_second for trial in good if trial.tokens_per_second]
@@ -109,7 +114,7 @@ def _arm(trials: Sequence[Record], baseline: ArmResult | None, control: Sequence
         noise=noise_label(spread), speedup=None, memory=memory,
         memory_ratio={view: peaks[0] / before[view][0] for view, peaks in memory.items() if before.get(view, (0,))[0]},
         mfu=_mean(trial.mfu for trial in good), hfu=_mean(trial.hfu for trial in good), phases=_phases(good),
-        parity=_parity(first, good, plain, control) if baseline else Parity(word="is the baseline", holds=None),
+        parity=_parity(first, good, plain, alone) if baseline else Parity(word="is the baseline", holds=None),
         evidence=_evidence(trials, baseline), flags=tuple(_flags(trials, plain)), trials=tuple(trials),
     )  # fmt: skip
     return replace(bare, speedup=_speedup(bare, baseline)) if baseline else bare
@@ -121,16 +126,12 @@ def _speedup(arm: ArmResult, baseline: ArmResult) -> Interval | None:
     return found.interval if found else None
 
 
-def _parity(first: Record, good: Sequence[Record], plain: Sequence[Record], control: Sequence[Record]) -> Parity:
+def _parity(first: Record, good: Sequence[Record], plain: Sequence[Record], alone: LossPairs) -> Parity:
     if first.kind != "training":
         return Parity(word="not applicable: no training", holds=None, reason=f"{first.kind} trains no model")
     if not good:
         return Parity(word="not checked: no trial is ok", holds=None)
-    losses = LossPairs(
-        pairs=_curves(good, plain),
-        control=_curves(control, plain),
-        seeds=tuple(trial.losses for trial in plain if trial.outcome is Outcome.OK and trial.losses),
-    )
+    losses = replace(alone, pairs=_curves(good, plain))
     return judge_parity(first.cell, plain[0].cell, good, losses)
 
 

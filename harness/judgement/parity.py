@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import combinations
+from operator import sub
 
 from harness.experiment.axes import Setting
 from harness.judgement.judged import Parity
@@ -78,8 +79,8 @@ class LossPairs:
     """(cell, baseline) of each round."""
     control: tuple[tuple[Sequence[float], Sequence[float]], ...]
     """(A/A control, baseline) of each round."""
-    seeds: tuple[Sequence[float], ...]
-    """The baseline's curve of each round, one seed each."""
+    seed_gap: float | None
+    """`seed_gap` of the baseline's curves."""
 
 
 def demand_of(cell: Mapping[str, Setting], baseline: Mapping[str, Setting]) -> tuple[Demand, str]:
@@ -110,10 +111,18 @@ def loss_gap(first: Sequence[float], second: Sequence[float]) -> float:
 
     A loss that is not a number is stored as null.
     """
-    pairs = list(zip(first, second, strict=False))
-    if not pairs or any(numeric(loss) is None for pair in pairs for loss in pair):
+    steps = min(len(first), len(second))
+    try:
+        total = sum(map(abs, map(sub, first, second)))
+    except TypeError:
         return math.inf
-    return math.fsum(abs(one - other) for one, other in pairs) / len(pairs)
+    return total / steps if steps and math.isfinite(total) else math.inf
+
+
+def seed_gap(curves: Sequence[Sequence[float]]) -> float | None:
+    """Mean distance of the baseline's curves between rounds, one seed each: what chance alone does. None for one."""
+    gaps = [loss_gap(*pair) for pair in combinations(curves, 2)]
+    return math.fsum(gaps) / len(gaps) if gaps else None
 
 
 def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], trials: Sequence[Record],
@@ -150,8 +159,7 @@ def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:
 def _margin(demand: Demand, cell: Mapping[str, Setting], baseline: Mapping[str, Setting],
             losses: LossPairs) -> tuple[float | None, str]:  # fmt: skip
     if demand is Demand.ROUNDING:
-        gaps = [loss_gap(*pair) for pair in combinations(losses.seeds, 2)]
-        margin = math.fsum(gaps) / len(gaps) if gaps else None
+        margin = losses.seed_gap
         return margin, "" if margin is None else f"two seeds of the baseline {margin:.3g}"
     words = {str(each.get("precision", "fp32")) for each in (cell, baseline)}
     tolerance = max(TOLERANCE_NATS.get(word, TOLERANCE_HALF_NATS) for word in words)

@@ -61,7 +61,7 @@ def useful_tokens(record: Record, _view: str = "") -> float | None:
     measured = numeric(record.figures.get("useful_tokens_per_second"))
     if measured is not None:
         return measured or None
-    share = numeric(record.figures.get("useful_token_share"))
+    share = numeric(record.figures.get("useful_share"))
     if share is None or record.tokens_per_second is None:
         return None
     return share * record.tokens_per_second or None

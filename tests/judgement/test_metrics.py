@@ -29,7 +29,7 @@ def trial(**fields: Any) -> Record:
         ("peak_saved", {"peak_reserved_bytes": 100}, 100.0),
         ("peak_saved", {"peak_reserved_bytes": None}, None),
         ("useful_tokens_ratio", {"figures": {"useful_tokens_per_second": 7.0}}, 7.0),
-        ("useful_tokens_ratio", {"figures": {"useful_token_share": 0.5}, "tokens_per_second": 8.0}, 4.0),
+        ("useful_tokens_ratio", {"figures": {"useful_share": 0.5}, "tokens_per_second": 8.0}, 4.0),
         ("prediction_ratio", {"figures": {"predicted_bytes": 50}, "peak_reserved_bytes": 100}, 0.5),
         ("gradient_error_ratio", {"gradient_check": {"error": 0.01, "eager_error": 0.005}}, 2.0),
         ("gradient_error_ratio", {"gradient_check": {"skipped": "round 2"}}, None),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from harness.judgement.judged import Parity
-from harness.judgement.parity import Demand, LossPairs, demand_of, effective_batch, judge_parity, loss_gap
+from harness.judgement.parity import Demand, LossPairs, demand_of, effective_batch, judge_parity, loss_gap, seed_gap
 from harness.results.record import Record
 from tests.records import DEFAULTS, make_records
 
@@ -65,7 +65,7 @@ BASE = ([3.0, 2.0, 1.0], [3.2, 2.2, 1.2], [2.8, 1.8, 0.8])
 def losses(shift: float, control_shift: float = 0.0) -> LossPairs:
     return LossPairs(
         pairs=tuple(([loss + shift for loss in curve], curve) for curve in BASE),
-        control=tuple(([loss + control_shift for loss in curve], curve) for curve in BASE), seeds=BASE,
+        control=tuple(([loss + control_shift for loss in curve], curve) for curve in BASE), seed_gap=seed_gap(BASE),
     )  # fmt: skip
 
 
@@ -113,12 +113,12 @@ def test_in_fp32_eager_is_exact_and_rounding_is_still_allowed() -> None:
 
 
 def test_a_loss_that_is_not_a_number_fails() -> None:
-    pairs = LossPairs(pairs=(([3.0, math.nan], [3.0, 2.0]),), control=(), seeds=BASE)
+    pairs = LossPairs(pairs=(([3.0, math.nan], [3.0, 2.0]),), control=(), seed_gap=seed_gap(BASE))
     assert parity_of({"precision": "amp-fp16"}, pairs).holds is False
 
 
 def test_one_seed_gives_no_margin() -> None:
-    pairs = LossPairs(pairs=(([3.0], [3.0]),), control=(), seeds=([3.0],))
+    pairs = LossPairs(pairs=(([3.0], [3.0]),), control=(), seed_gap=seed_gap([[3.0]]))
     found = parity_of({"precision": "bf16"}, pairs)
     assert found.holds is None
     assert found.word == "not checked: one seed gives no spread between seeds"
