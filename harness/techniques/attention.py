@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.environment import Environment
@@ -83,7 +85,7 @@ class Attention(Technique):
         seen = {kernel: run.profile.matching(*signs) for kernel, signs in SIGNS.items()}
         present = [kernel for kernel, names in seen.items() if names]
         facts: dict[str, Any] = {"kernels": {kernel: names for kernel, names in seen.items() if names}}
-        word = _first_name(seen, present)
+        word = _first_name(seen, present, run.profile.kernels)
         if setting == "sdpa":
             return Evidence(holds=True, word=word or "plain operations", facts=facts)
         if setting in ("eager", "sdpa-math"):
@@ -116,7 +118,7 @@ def _has_fp16_kernels(environment: Environment) -> bool:
     except PackageNotFoundError:
         return False
     # kernel symbols carry cutlass::half_t in their mangled names
-    return any(b"cutlass6half_t" in library.locate().read_bytes() for library in libraries)
+    return any(b"cutlass6half_t" in Path(str(library.locate())).read_bytes() for library in libraries)
 
 
 def _as_one_row(batch: dict[str, Any]) -> dict[str, Any]:
@@ -124,9 +126,10 @@ def _as_one_row(batch: dict[str, Any]) -> dict[str, Any]:
     return {name: part.reshape(1, -1) for name, part in batch.items()}
 
 
-def _first_name(seen: dict[str, dict[str, int]], present: list[str]) -> str:
+def _first_name(seen: dict[str, dict[str, int]], present: list[str], kernels: Container[str]) -> str:
+    """A kernel's name for tables, its namespace kept and its template arguments dropped; an operator's on a CPU."""
     if not present:
         return ""
     names = seen[present[0]]
-    kernel = next((name for name in names if not name.startswith("aten::")), next(iter(names)))
-    return kernel.removeprefix("void ").split("<")[0].split("(")[0]
+    name = next((name for name in names if name in kernels), next(iter(names)))
+    return name.removeprefix("void ").split("<")[0].split("(")[0]

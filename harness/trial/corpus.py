@@ -30,6 +30,8 @@ from harness.errors import WorkloadError
 #: Enough that a run never repeats a batch, small enough to prepare in seconds.
 LARGEST_CORPUS_BYTES = 16 << 20
 BPE_VOCABULARY = 4096
+#: Longer pieces are cut at a line's end: one class of a hundred kilobytes would make its sample's cost a lottery.
+LARGEST_PIECE = 4096
 SYNTHETIC_TOKENS = 4 << 20
 BUILT_IN = ("stdlib", "stdlib-bpe", "synthetic")
 
@@ -180,7 +182,15 @@ def _standard_library() -> Iterator[str]:
     files = sorted(path for path in root.rglob("*.py") if not skipped & set(path.relative_to(root).parts))
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
     pieces = (piece for text in texts for piece in re.split(r"(?m)^(?=def |class |async def )", text))
-    yield from _up_to_size(piece for piece in pieces if len(piece) > 32)
+    yield from _up_to_size(part for piece in pieces for part in _cut(piece) if len(part) > 32)
+
+
+def _cut(piece: str) -> Iterator[str]:
+    while len(piece) > LARGEST_PIECE:
+        end = piece.rfind("\n", 1, LARGEST_PIECE) + 1 or LARGEST_PIECE
+        yield piece[:end]
+        piece = piece[end:]
+    yield piece
 
 
 def _up_to_size(texts: Iterable[str]) -> Iterator[str]:

@@ -46,13 +46,13 @@ def why_skipped(run: TrainingRun) -> str | None:
 
 
 def capture(run: TrainingRun) -> Gradient:
-    """The present gradients of a run, whole and unscaled, on the CPU in fp32. Called between backward and the update."""
+    """The present gradients of a run, whole and unscaled, on the CPU. Called between backward and the update."""
     scale = run.scaler.get_scale() if run.scaler is not None else 1.0
     found: Gradient = {}
     for name, parameter in run.plain_model.named_parameters():
         if parameter.grad is not None:
             whole = parameter.grad.full_tensor() if hasattr(parameter.grad, "full_tensor") else parameter.grad
-            found[_plain(name)] = whole.detach().float().cpu() / scale
+            found[_plain(name)] = (whole.detach() / scale).cpu() if scale != 1.0 else whole.detach().cpu()
     return found
 
 
@@ -61,10 +61,13 @@ def compare(run: TrainingRun, mine: Gradient, folder: Path) -> dict[str, Any]:
     batches = first_batches(run, folder)
     with _exact_fp32():
         reference = _gradient(run, batches, dtype=torch.float32, contexts=())
-    eager = _gradient(run, batches, dtype=run.parameter_dtype, contexts=run.forward_contexts)
+    error = relative_error(mine, reference)
+    # with the cell's own loss scale: fp16 without one loses what is small
+    scale = run.scaler.get_scale() if run.scaler is not None else 1.0
+    eager = _gradient(run, batches, dtype=run.parameter_dtype, contexts=run.forward_contexts, scale=scale)
     return {
         "reference": "fp32 eager",
-        "error": relative_error(mine, reference),
+        "error": error,
         "eager_error": relative_error(eager, reference),
         "parameters_compared": len(reference),
     }
@@ -81,36 +84,54 @@ def first_batches(run: TrainingRun, folder: Path) -> list[Batch]:
 
 
 def relative_error(mine: Gradient, reference: Gradient) -> float:
-    """‖mine − reference‖ ÷ ‖reference‖ over all parameters; a gradient that is missing counts as zero."""
+    """‖mine − reference‖ ÷ ‖reference‖ over all parameters, on the reference's device; a missing gradient counts as zero."""
     difference = norm = 0.0
     for name, wanted in reference.items():
         got = mine.get(name)
-        gap = wanted if got is None else got - wanted
-        difference += float(gap.double().square().sum())
-        norm += float(wanted.double().square().sum())
+        gap = wanted if got is None else got.to(wanted.device, torch.float32) - wanted
+        difference += float(gap.norm()) ** 2
+        norm += float(wanted.norm()) ** 2
     return float((difference / norm) ** 0.5) if norm else float("nan")
 
 
-def _gradient(run: TrainingRun, batches: list[Batch], *, dtype: torch.dtype, contexts: Iterable[Any]) -> Gradient:
+def _gradient(
+    run: TrainingRun, batches: list[Batch], *, dtype: torch.dtype, contexts: Iterable[Any], scale: float = 1.0
+) -> Gradient:
+    """The gradient of the mean loss over `batches`, in fp32 on the device. A batch at a time, or where eager attention's
+    squares do not fit in memory a row at a time, summed in fp32 so that the order of summing costs no precision."""
     model = make_model(run.config, attention="eager", dtype=dtype, device=run.device, seed=run.spec.seed)
     if int(run.spec.settings["sequence_length"]) > LONG:
         enable_checkpointing(model, reentrant=False)
-    for batch in batches:
-        _backward_by_rows(model, batch, run.device, contexts, 1 / len(batches))
-    return {name: p.grad.detach().float().cpu() for name, p in model.named_parameters() if p.grad is not None}
+    try:
+        return _summed(model, batches, run.device, list(contexts), scale)
+    except torch.OutOfMemoryError:
+        model.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        return _summed(model, [row for batch in batches for row in _rows(batch)], run.device, list(contexts), scale)
 
 
-def _backward_by_rows(model: nn.Module, batch: Batch, device: torch.device, contexts: Iterable[Any], share: float) -> None:
-    """The gradient of a batch's mean loss, a row at a time, so that eager attention's squares fit in memory."""
-    learnt = [int((row[1:] != IGNORED).sum()) for row in batch["labels"]]
-    for index, count in enumerate(learnt):
-        row = {name: part[index : index + 1].to(device) for name, part in batch.items()}
+def _summed(
+    model: nn.Module, batches: list[Batch], device: torch.device, contexts: list[Any], scale: float
+) -> Gradient:
+    learnt = [int((batch["labels"][:, 1:] != IGNORED).sum()) for batch in batches]
+    total: Gradient = {}
+    for batch, count in zip(batches, learnt, strict=True):
         with contextlib.ExitStack() as stack:
             for context in contexts:
                 stack.enter_context(context())
-            loss = model(**row, use_cache=False).loss
-        if count:
-            (loss * (share * count / sum(learnt))).backward()
+            loss = model(**{name: part.to(device) for name, part in batch.items()}, use_cache=False).loss
+        (loss * scale).backward()
+        share = count / sum(learnt) / scale
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None and count:
+                part = parameter.grad.float() * share
+                total[name] = total[name] + part if name in total else part
+        model.zero_grad(set_to_none=True)
+    return total
+
+
+def _rows(batch: Batch) -> list[Batch]:
+    return [{name: part[row : row + 1] for name, part in batch.items()} for row in range(len(batch["input_ids"]))]
 
 
 @contextlib.contextmanager

@@ -108,6 +108,14 @@ def compile_counters() -> dict[str, int]:
     }
 
 
+def graph_breaks() -> list[str]:
+    """Why torch.compile broke graphs, each reason's first line."""
+    import sys
+
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return [] if dynamo is None else [str(reason).strip().splitlines()[0] for reason in dynamo.counters["graph_break"]]
+
+
 def _gradient_norm(run: TrainingRun) -> float:
     """Global L2 norm of the gradient, unscaled; of this rank's own where ranks have not averaged theirs yet."""
     parts = [part.to_local() if hasattr(part, "to_local") else part for part in run.gradient_tensors()]

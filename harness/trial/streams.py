@@ -62,24 +62,24 @@ class ParsingStream(_Corpus):
     def tokens(self, start: int, length: int) -> np.ndarray[Any, Any]:
         first = int(np.searchsorted(self.documents, start, side="right")) - 1
         last = int(np.searchsorted(self.documents, start + length, side="left")) - 1
-        ids = [token for document in range(first, last + 1) for token in self._document(document)]
+        ids = np.concatenate([self._document(document) for document in range(first, last + 1)])
         offset = start - int(self.documents[first])
-        return np.asarray(ids[offset : offset + length])
+        return ids[offset : offset + length]
 
-    def _document(self, index: int) -> list[int]:
+    def _document(self, index: int) -> np.ndarray[Any, Any]:
         with (self.folder / "corpus.jsonl").open("rb") as file:
             file.seek(int(self.lines[index]))
             return self._parse(file.readline())
 
-    def _parse(self, line: bytes) -> list[int]:
+    def _parse(self, line: bytes) -> np.ndarray[Any, Any]:
         content = json.loads(line)
-        return content["tokens"] if "tokens" in content else self._tokenise(content["text"])
+        return np.asarray(content["tokens"]) if "tokens" in content else self._tokenise(content["text"])
 
 
 class ReopeningStream(ParsingStream):
     """Opens the file for every document and reads it line by line up to the one that is wanted, as D3's reader does."""
 
-    def _document(self, index: int) -> list[int]:
+    def _document(self, index: int) -> np.ndarray[Any, Any]:
         with (self.folder / "corpus.jsonl").open("rb") as file:
             for number, line in enumerate(file):
                 if number == index:
@@ -97,8 +97,8 @@ STREAMS: Mapping[str, type[CachedStream | MappedStream | ParsingStream]] = {
 
 def _load_tokeniser(folder: Path, name: str) -> Any:
     if name != "bpe":
-        return lambda text: list(text.encode())
+        return lambda text: np.frombuffer(text.encode(), dtype=np.uint8)
     from tokenizers import Tokenizer
 
     bpe = Tokenizer.from_file(str(folder / "tokeniser.json"))
-    return lambda text: bpe.encode(text).ids
+    return lambda text: np.asarray(bpe.encode(text).ids)

@@ -15,7 +15,7 @@ from harness.techniques.registry import techniques
 from harness.trial import flops, gradients, memory
 from harness.trial import ranks as group
 from harness.trial.corpus import prepare, read_about
-from harness.trial.measure import Measured, measure
+from harness.trial.measure import Measured, graph_breaks, measure
 from harness.trial.outcome import Outcome
 from harness.trial.peaks import Peak, peak_for
 from harness.trial.profile import profile_step
@@ -202,7 +202,7 @@ def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -
     if trial.spec.warmup_steps == 0 and trial.cell["compile"] == "off":
         result.warnings.append("no warm-up steps: the first step's start-up costs lie inside the window")
     if measured.compiled.get("graph_breaks"):
-        result.warnings.append(f"{measured.compiled['graph_breaks']} graph breaks")
+        result.warnings.append(f"{measured.compiled['graph_breaks']} graph breaks: {'; '.join(graph_breaks())}")
     if not all(math.isfinite(loss) for loss in result.measured["losses"]):
         result.warnings.append("the loss is not finite")
     retries = measured.figures.get("allocator_retries", 0)
