@@ -39,11 +39,14 @@ DEMANDS: Mapping[str, tuple[Demand, str]] = {
     "stream": (Demand.EXACT, "every stream reads the same samples"),
     "cost_per_sample_ms": (Demand.EXACT, "the cost is time alone"),
     "empty_cache": (Demand.EXACT, "the allocator's cache holds no values"),
+    "input_gradients": (Demand.EXACT, "it decides whether gradients arrive, not which"),
+    "overlap_comm": (Demand.EXACT, "when gradients are exchanged must not change them"),
     "monitor": (Demand.EXACT, "watching must not change what is watched"),
     "precision": (Demand.ROUNDING, "fewer bits"),
     "attention": (Demand.ROUNDING, "another order of summation"),
     "compile": (Demand.ROUNDING, "fused operations round less often"),
     "optimizer": (Demand.ROUNDING, "another order of operations"),
+    "autocast_outside": (Demand.ROUNDING, "fewer bits in some operations"),
     "zero": (Demand.ROUNDING, "another order of reduction"),
     "parallel": (Demand.ROUNDING, "another order of reduction"),
     "lora": (Demand.UNEQUAL, "other weights are trained"),
@@ -51,6 +54,7 @@ DEMANDS: Mapping[str, tuple[Demand, str]] = {
     "quantization": (Demand.UNEQUAL, "the weights are other weights"),
     "sequence_length": (Demand.UNEQUAL, "other samples"),
     "batching": (Demand.UNEQUAL, "other batches"),
+    "deepspeed_config": (Demand.UNEQUAL, "another optimizer and another precision"),
     "clip": (Demand.UNEQUAL, "other updates"),
     "schedule": (Demand.UNEQUAL, "other updates"),
     "pruning": (Demand.UNEQUAL, "weights are set to zero"),
@@ -102,8 +106,9 @@ def demand_of(cell: Mapping[str, Setting], baseline: Mapping[str, Setting]) -> t
 def effective_batch(cell: Mapping[str, Setting]) -> int:
     """Samples that one optimizer step sees, over all devices."""
     numbers = {axis: int(cell.get(axis, 1)) for axis in BATCH_AXES}
-    split = cell.get("parallel", "none") in NOT_DATA_PARALLEL and cell.get("zero", "off") == "off"
-    return numbers["batch_size"] * numbers["accumulation"] * (1 if split else numbers["devices"])
+    engine = cell.get("zero", "off") != "off" or str(cell.get("precision", "")).startswith("ds-")
+    adds = engine or cell.get("parallel", "none") not in NOT_DATA_PARALLEL
+    return numbers["batch_size"] * numbers["accumulation"] * (numbers["devices"] if adds else 1)
 
 
 def loss_gap(first: Sequence[float], second: Sequence[float]) -> float:
