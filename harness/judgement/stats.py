@@ -169,7 +169,8 @@ def power(ratio: float, spread: float, rounds: int) -> float:
     if centre > FARTHEST:
         return 1.0
     critical = t_quantile(rounds - 1)
-    return float(1 - nctdtr(rounds - 1, centre, critical) + nctdtr(rounds - 1, centre, -critical))
+    other_side = 0.0 if centre > 8 else float(nctdtr(rounds - 1, centre, -critical))  # below 1e-15, and scipy gives NaN
+    return 1 - float(nctdtr(rounds - 1, centre, critical)) + other_side
 
 
 def smallest_found(spread: float, rounds: int, *, chance: float = 0.8) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from harness.judgement import stats
@@ -102,6 +103,19 @@ def test_power_grows_with_rounds_and_is_the_level_where_nothing_differs() -> Non
 def test_the_smallest_ratio_that_is_found_has_the_power_asked_for() -> None:
     ratio = stats.smallest_found(0.014, 5, chance=0.8)
     assert stats.power(ratio, 0.014, 5) == pytest.approx(0.8, abs=1e-3)
+
+
+@pytest.mark.parametrize("rounds", [3, 5, 6, 7, 10])
+def test_power_is_what_a_simulation_finds(rounds: int) -> None:
+    logs = np.random.default_rng(rounds).normal(math.log(1.02), 0.014, (20_000, rounds))
+    half = stats.t_quantile(rounds - 1) * logs.std(axis=1, ddof=1) / math.sqrt(rounds)
+    found = float(np.mean(np.abs(logs.mean(axis=1)) > half))
+    assert stats.power(1.02, 0.014, rounds) == pytest.approx(found, abs=0.015)
+
+
+def test_the_smallest_ratio_that_is_found_shrinks_with_rounds() -> None:
+    found = [stats.smallest_found(0.014, rounds) for rounds in (3, 5, 6, 7, 10)]
+    assert found == sorted(found, reverse=True)
 
 
 def test_rounds_to_settle_needs_a_spread() -> None:
