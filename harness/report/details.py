@@ -12,7 +12,6 @@ from harness.judgement.words import measured
 from harness.report import formats
 from harness.report.tables import Table
 
-
 #: What the section of a claim shows in its own way.
 SHOWN_ELSEWHERE = frozenset({"statement", "documents", "notes", "suspect", "figures"})
 
@@ -24,6 +23,8 @@ class Detail:
     title: str
     text: str = ""
     table: Table | None = None
+    folded: bool = False
+    """Shown on demand: it repeats in detail what a curve shows at a glance."""
 
 
 def details(verdict: Verdict, metric: Metric | None) -> tuple[Detail, ...]:
@@ -46,7 +47,9 @@ def _points(points: object, metric: Metric | None) -> Detail:
     )
     columns = ("where", f"{metric.name.replace('_', ' ')} [95% interval]", "rounds", "verdict", "why")
     caption = "The same claim at every point and for every further cell"
-    return Detail(title="points", table=Table(caption=caption, columns=columns, rows=rows, numeric=frozenset({1, 2})))
+    return Detail(
+        title="points", table=Table(caption=caption, columns=columns, rows=rows, numeric=frozenset({1, 2})), folded=True
+    )
 
 
 def _measured(point: Mapping[str, Any], metric: Metric) -> str:

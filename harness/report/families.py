@@ -52,7 +52,7 @@ def _keys(block: BlockResult) -> list[tuple[str, str, str]]:
     length, batch = block.sweep.get(LENGTH), block.sweep.get(BATCH)
     if isinstance(length, int) and isinstance(batch, int):
         rest = {name: each for name, each in block.sweep.items() if name not in {LENGTH, BATCH}}
-        keys.append((LENGTH, "tokens", _described({"tokens a batch": length * batch, **rest}, device)))
+        keys.append((LENGTH, "tokens", ", ".join([f"{length * batch} tokens a batch", _described(rest, device)])))
     return keys
 
 

@@ -1,4 +1,4 @@
-"""Levels against lines: utilisation and memory against targets, the estimator against peaks, controls against 1."""
+"""Levels against lines: utilisation and memory against targets, the estimator against measured peaks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.report.figures import bars, scatter
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
 from harness.report.part import Part
-from harness.report.tables import Table, interval
+from harness.report.tables import Table, place_of
 
 #: Rows of a figure of dots; the tables have all.
 MOST_DOTS = 28
@@ -42,17 +42,26 @@ def targets_part(judgement: Judgement, claims: Claims, gallery: Gallery) -> Part
         shown = list(highest.values())[:MOST_DOTS]
         lines = [(f"{name}: {formats.share(end)}", end) for name, *ends in targets for end in ends if end is not None]
         drawing = partial(bars.dots, values=shown, x_label=title, lines=lines, percent=True)
-        caption = f"{title[0].upper()}{title[1:]}: the highest cell of each study, {formats.plural(len(cells), 'cell')} in all."
+        caption = f"{title[0].upper()}{title[1:]}: the highest of {formats.plural(len(cells), 'cell')} in each study."
         size = (6.6, bars.height([dot.name for dot in shown], each=0.26))
         pictures.append(gallery.draw(f"targets-{metric}", caption, drawing, size=size))
         sentences += [_reached(*target, [dot for _, dot in cells], title) for target in targets]
-    missing = "" if pictures else (
-        "Neither GPU utilisation nor device memory was recorded: both need a GPU. Run on one: claimbench run --matrix matrix.yaml"
-    )  # fmt: skip
+    missing = (
+        ""
+        if pictures
+        else (
+            "Neither GPU utilisation nor device memory was recorded: both need a GPU. "
+            "Run on one: claimbench run --matrix matrix.yaml"
+        )
+    )
     return Part(
-        anchor="targets", title="Utilisation and memory against the documents' targets", short="Targets", missing=missing,
-        pictures=tuple(picture for picture in pictures if picture), sentences=tuple(sentences),
-    )  # fmt: skip
+        anchor="targets",
+        title="Utilisation and memory against the documents' targets",
+        short="Targets",
+        missing=missing,
+        pictures=tuple(picture for picture in pictures if picture),
+        sentences=tuple(sentences),
+    )
 
 
 def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Gallery) -> Part:
@@ -67,8 +76,13 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
                 rows.append((block.study, formats.settings(block.sweep), arm.name, predicted, peak))
     title = "The memory estimator against measured peaks"
     if not spots:
-        return Part(anchor="estimator", title=title, short="Estimator", missing="No trial has both a prediction and a measured device peak. "
-                    "Run on a GPU: claimbench run --matrix matrix.yaml")  # fmt: skip
+        return Part(
+            anchor="estimator",
+            title=title,
+            short="Estimator",
+            missing="No trial has both a prediction and a measured device peak. "
+            "Run on a GPU: claimbench run --matrix matrix.yaml",
+        )
     low, high = _estimator_bounds(claims)
     inside = sum(1 for spot in spots if low <= spot.y / spot.x <= high)
     caption = f"Predicted against measured peak reserved memory, {formats.plural(len(spots), 'cell')}."
@@ -77,53 +91,20 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
     )
     ratios = [spot.y / spot.x for spot in spots]
     return Part(
-        anchor="estimator", title=title, short="Estimator", pictures=(picture,) if picture else (),
-        sentences=(f"{inside} of {formats.plural(len(spots), 'prediction')} lie between {low:g} and {high:g} times the measured "
-                   f"peak; the lowest is {formats.ratio(min(ratios))}, the highest {formats.ratio(max(ratios))}.",),
+        anchor="estimator",
+        title=title,
+        short="Estimator",
+        pictures=(picture,) if picture else (),
+        sentences=(
+            f"{inside} of {formats.plural(len(spots), 'prediction')} lie between {low:g} and {high:g} times the "
+            f"measured peak; the lowest is {formats.ratio(min(ratios))}, the highest {formats.ratio(max(ratios))}.",
+        ),
         tables=(_estimator_table(rows),),
         rows=tuple(
             {"study": study, "sweep": sweep, "cell": cell, "predicted_bytes": predicted, "peak_reserved_bytes": peak}
             for study, sweep, cell, predicted, peak in rows
         ),
-    )  # fmt: skip
-
-
-def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
-    """The A/A controls: the same cell under two names must differ by nothing but noise."""
-    floors = [(block, block.noise_floor) for block in blocks if block.noise_floor]
-    title = "Noise floor: the baseline against itself"
-    if not floors:
-        return Part(anchor="noise", title=title, short="Noise floor", missing="No A/A control has a ratio: its trials did not end ok, or none ran. "
-                    "Every study runs one: claimbench run --matrix matrix.yaml")  # fmt: skip
-    widest = sorted(floors, key=lambda each: -abs(each[1].value - 1))[:MOST_DOTS]
-    dots = [
-        bars.Dot(
-            name=_place(block),
-            value=floor.value,
-            low=floor.low or floor.value,
-            high=floor.high or floor.value,
-            marked=block.suspect,
-        )
-        for block, floor in widest
-    ]
-    shown = f"the {len(dots)} furthest from 1 of {len(floors)}" if len(floors) > len(dots) else "all studies"
-    drawing = partial(bars.dots, values=dots, x_label="A/A control ÷ baseline, 95% interval", lines=[("", 1.0)])
-    picture = gallery.draw("noise-floor", f"A/A controls, {shown}; diamonds are suspect.", drawing,
-                           size=(6.6, bars.height([dot.name for dot in dots], each=0.26, rest=0.8)))  # fmt: skip
-    suspects = [_place(block) for block, _ in floors if block.suspect]
-    half = [max(abs((floor.high or floor.value) - 1), abs((floor.low or floor.value) - 1)) for _, floor in floors]
-    verdict = (
-        f"Suspect after Holm's correction: {', '.join(suspects)}."
-        if suspects
-        else "None is suspect after Holm's correction."
     )
-    return Part(
-        anchor="noise", title=title, short="Noise floor", pictures=(picture,) if picture else (), tables=(_noise_table(blocks),),
-        lead="Every study runs its baseline a second time under another name. What this control shows is what noise alone can do.",
-        sentences=(f"{formats.plural(len(floors), 'control')}; the interval of the widest reaches {formats.share(max(half))} from 1. {verdict}",),
-        rows=tuple({"study": block.study, "block": block.block, "control": floor.value, "low": floor.low, "high": floor.high,
-                    "suspect": block.suspect} for block, floor in floors),
-    )  # fmt: skip
 
 
 def _level_dots(blocks: Sequence[BlockResult], name: str) -> list[tuple[str, bars.Dot]]:
@@ -137,7 +118,7 @@ def _level_dots(blocks: Sequence[BlockResult], name: str) -> list[tuple[str, bar
                 low = each.value if each.low is None else each.low
                 high = each.value if each.high is None else each.high
                 dots.append(
-                    (block.study, bars.Dot(name=f"{_place(block)}: {arm.name}", value=each.value, low=low, high=high))
+                    (block.study, bars.Dot(name=f"{place_of(block)}: {arm.name}", value=each.value, low=low, high=high))
                 )
     return dots
 
@@ -162,31 +143,21 @@ def _estimator_bounds(claims: Claims) -> tuple[float, float]:
 def _estimator_table(rows: Sequence[tuple[str, str, str, float, float]]) -> Table:
     shown = sorted(rows, key=lambda row: -abs(row[3] / row[4] - 1))[:MOST_DOTS]
     return Table(
-        caption=f"Predictions, the {len(shown)} furthest off first", numeric=frozenset({3, 4, 5}),
+        caption=f"Predictions, the {len(shown)} furthest off first",
+        numeric=frozenset({3, 4, 5}),
         columns=("study", "sweep point", "cell", "predicted", "measured, reserved", "predicted ÷ measured"),
-        rows=tuple((study, sweep or formats.ABSENT, cell, formats.size(predicted), formats.size(peak), formats.ratio(predicted / peak))
-                   for study, sweep, cell, predicted, peak in shown),
-    )  # fmt: skip
-
-
-def _noise_table(blocks: Sequence[BlockResult]) -> Table:
-    rows = [
-        (_place(block), interval(block.noise_floor), _spread(block), str(block.rounds), "suspect" if block.suspect else "ok",
-         "; ".join(block.warnings) or formats.ABSENT)
-        for block in blocks[: 4 * MOST_DOTS]
-    ]  # fmt: skip
-    return Table(
-        caption="A/A control of each block", rows=tuple(rows), numeric=frozenset({1, 2, 3}),
-        columns=("block", "control ÷ baseline [95% interval]", "largest spread of a cell", "rounds", "control", "warnings"),
-    )  # fmt: skip
-
-
-def _spread(block: BlockResult) -> str:
-    return formats.share(max((arm.spread for arm in block.arms if arm.spread is not None), default=None))
-
-
-def _place(block: BlockResult) -> str:
-    return f"{block.study} {formats.settings(block.sweep)}".strip()
+        rows=tuple(
+            (
+                study,
+                sweep or formats.ABSENT,
+                cell,
+                formats.size(predicted),
+                formats.size(peak),
+                formats.ratio(predicted / peak),
+            )
+            for study, sweep, cell, predicted, peak in shown
+        ),
+    )
 
 
 def _mean_figure(arm: ArmResult, name: str) -> float | None:

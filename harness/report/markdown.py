@@ -20,7 +20,7 @@ def escape_text(value: object) -> object:
     """Text with Markdown's and HTML's signs made harmless, on one line; anything but text as it is."""
     if isinstance(value, Safe) or not isinstance(value, str):
         return value
-    return _SPECIAL.sub(r"\\\1", escape(" ".join(value.split()), quote=False))
+    return _SPECIAL.sub(r"\\\1", escape(re.sub(r"\s+", " ", value), quote=False))
 
 
 def code_line(text: str) -> Safe:

@@ -1,4 +1,4 @@
-"""What is seen across studies: contradictions, speed against memory, the stack, interactions, phases, targets, noise."""
+"""What is seen across studies: contradictions, speed against memory, the stack, phases, targets, noise."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from harness.report.contradictions import Contradiction, contradictions
 from harness.report.csvs import Row
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.frontier import frontier_part
-from harness.report.gains import interactions_part, stack_part
-from harness.report.levels import estimator_part, noise_part, targets_part
+from harness.report.interactions import interactions_part
+from harness.report.levels import estimator_part, targets_part
+from harness.report.noise import noise_part
 from harness.report.part import Part
 from harness.report.pictures import memory_picture, phases_picture
+from harness.report.stack import stack_part
 
 #: Studies whose phases and memory are drawn; all are in the tables.
 MOST_DRAWN = 12

@@ -43,8 +43,8 @@ class Page:
     left_out: int
     """Figures beyond the budget."""
     budget: int
-    style: Markup = Markup("")
-    script: Markup = Markup("")
+    style: Markup
+    script: Markup
 
 
 def build(judgement: Judgement, claims: Claims, records: Sequence[Record], gallery: Gallery, *, name: str) -> Page:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup, escape
 
 from harness.errors import EnvironmentProblem
 from harness.judgement.claims import Claims
@@ -67,11 +68,12 @@ def _html(page: Page, gallery: Gallery) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals.update(formats=formats, looks=verdicts.LOOKS, inline=gallery.inline)
+    environment.filters["ticks"] = ticks
     return _without_blank_lines(environment.get_template("report.html.j2").render(page=page))
 
 
 def _markdown(page: Page) -> str:
-    # Not autoescape (that is for HTML), but the same idea: every value is escaped for Markdown unless it is marked safe.
+    # Autoescape is for HTML; here every value is escaped for Markdown unless it is marked safe.
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("harness.report"), autoescape=False, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=escape_text,
@@ -79,6 +81,11 @@ def _markdown(page: Page) -> str:
     environment.globals.update(formats=formats, table=table)
     environment.filters["code_line"] = code_line
     return re.sub(r"\n{3,}", "\n\n", environment.get_template("report.md.j2").render(page=page)).strip() + "\n"
+
+
+def ticks(text: str) -> Markup:
+    """Escaped text in which words between backticks are set as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _without_blank_lines(text: str) -> str:

@@ -83,11 +83,13 @@ def figures_table(blocks: Sequence[BlockResult]) -> Table | None:
     if not names:
         return None
     rows = [
-        (*_lead(block, lead), arm.name, *(_figure(name, figures.get(name)) for name in names)) for block, arm, figures in arms
+        (*_lead(block, lead), arm.name, *(_figure(name, figures.get(name)) for name in names))
+        for block, arm, figures in arms
     ]
     start = len(lead) + 1
     return Table(
-        caption="What these trials measure, mean over rounds", columns=(*lead, "cell", *(_title(name) for name in names)),
+        caption="What these trials measure, mean over rounds",
+        columns=(*lead, "cell", *(_title(name) for name in names)),
         rows=tuple(rows), numeric=frozenset(range(start, start + len(names))),
     )  # fmt: skip
 
@@ -122,6 +124,11 @@ def notes(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
         for block, arm, text in found
     )
     return tuple(dict.fromkeys(lines))
+
+
+def place_of(block: BlockResult) -> str:
+    """A block by its study and sweep point."""
+    return f"{block.study} {formats.settings(block.sweep)}".strip()
 
 
 def figure_means(arm: ArmResult) -> dict[str, float | str]:

@@ -32,8 +32,16 @@ def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     for index, view in enumerate(views):
         rows = [(row, each[view] / 2**30) for row, each in enumerate(cells.values()) if view in each]
         places = [row - 0.4 + (index + 0.5) * thick for row, _ in rows]
-        axes.barh(places, [gib for _, gib in rows], height=thick, label=view, color=style.colour(index), hatch=style.hatch(index),
-                  edgecolor=style.PAPER, linewidth=0.6)  # fmt: skip
+        axes.barh(
+            places,
+            [gib for _, gib in rows],
+            height=thick,
+            label=view,
+            color=style.colour(index),
+            hatch=style.hatch(index),
+            edgecolor=style.PAPER,
+            linewidth=0.6,
+        )
     axes.set(xlabel="peak memory (GiB)")
     _rows(axes, list(cells))
     _legend_below(figure, axes)
@@ -48,9 +56,16 @@ def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     for index, phase in enumerate(order):
         widths = [1000 * each.get(phase, 0.0) for each in cells.values()]
         axes.barh(
-            range(len(names)), widths, left=left, label=phase.replace("_", " "), color=style.colour(index), height=0.66,
-            hatch=style.hatch(index), edgecolor=style.PAPER, linewidth=0.6,
-        )  # fmt: skip
+            range(len(names)),
+            widths,
+            left=left,
+            label=phase.replace("_", " "),
+            color=style.colour(index),
+            height=0.66,
+            hatch=style.hatch(index),
+            edgecolor=style.PAPER,
+            linewidth=0.6,
+        )
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
@@ -63,10 +78,18 @@ def waterfall(figure: Figure, steps: Sequence[tuple[str, float]], *, unit: str) 
     """Each technique's own step from the stack before it to the stack with it; multiples of the baseline."""
     axes = figure.subplots()
     before = 1.0
-    for row, (name, value) in enumerate(steps):
+    for row, (_, value) in enumerate(steps):
         better = (value >= before) == (unit == "speed")
-        axes.barh(row, value - before, left=before, color=style.SERIES[0] if better else style.SERIES[1], height=0.62,
-                  hatch="" if better else "///", edgecolor=style.PAPER, linewidth=0.6)  # fmt: skip
+        axes.barh(
+            row,
+            value - before,
+            left=before,
+            color=style.SERIES[0] if better else style.SERIES[1],
+            height=0.62,
+            hatch="" if better else "///",
+            edgecolor=style.PAPER,
+            linewidth=0.6,
+        )
         axes.plot([before, before], [row - 0.7, row + 0.31], color=style.MUTED, linewidth=0.9)
         axes.annotate(
             f"{value:.2f}x",
@@ -93,10 +116,27 @@ def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
     axes = figure.subplots()
     for row, (dot, product) in enumerate(rows):
         axes.plot([product, dot.value], [row, row], color=style.GRID, linewidth=3, zorder=1)
-        axes.plot(product, row, marker="s", markerfacecolor=style.PAPER, markeredgecolor=style.SERIES[1], linestyle="none",
-                  label="product of the single gains" if row == 0 else None, zorder=3)  # fmt: skip
-        axes.errorbar(dot.value, row, xerr=[[dot.value - dot.low], [dot.high - dot.value]], marker="o", color=style.SERIES[0],
-                      capsize=2.5, linestyle="none", label="measured together" if row == 0 else None, zorder=4)  # fmt: skip
+        axes.plot(
+            product,
+            row,
+            marker="s",
+            markerfacecolor=style.PAPER,
+            markeredgecolor=style.SERIES[1],
+            linestyle="none",
+            label="product of the single gains" if row == 0 else None,
+            zorder=3,
+        )
+        axes.errorbar(
+            dot.value,
+            row,
+            xerr=[[dot.value - dot.low], [dot.high - dot.value]],
+            marker="o",
+            color=style.SERIES[0],
+            capsize=2.5,
+            linestyle="none",
+            label="measured together" if row == 0 else None,
+            zorder=4,
+        )
     _rows(axes, [dot.name for dot, _ in rows])
     axes.set(xlabel="speed, multiple of the baseline")
     _legend_below(figure, axes)
@@ -109,11 +149,23 @@ def dots(
     axes = figure.subplots()
     for row, dot in enumerate(values):
         colour = style.SERIES[1] if dot.marked else style.SERIES[0]
-        axes.errorbar(dot.value, row, xerr=[[dot.value - dot.low], [dot.high - dot.value]], color=colour, capsize=2.5,
-                      marker="D" if dot.marked else "o", linestyle="none")  # fmt: skip
+        axes.errorbar(
+            dot.value,
+            row,
+            xerr=[[dot.value - dot.low], [dot.high - dot.value]],
+            color=colour,
+            capsize=2.5,
+            marker="D" if dot.marked else "o",
+            linestyle="none",
+        )
     for index, (label, value) in enumerate(lines):
-        axes.axvline(value, color=style.MUTED if not label else style.BANDS[index % 2], linewidth=1.3, linestyle=style.line(index + 1),
-                     label=label or None)  # fmt: skip
+        axes.axvline(
+            value,
+            color=style.MUTED if not label else style.BANDS[index % 2],
+            linewidth=1.3,
+            linestyle=style.line(index + 1),
+            label=label or None,
+        )
     if percent:
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     _rows(axes, [dot.name for dot in values])
@@ -146,5 +198,6 @@ def _legend_below(figure: Figure, axes: Axes) -> None:
             handles,
             [style.shorten(label, 52) for label in labels],
             loc="outside lower center",
-            ncols=min(5, len(labels)), columnspacing=1.4,
+            ncols=min(5, len(labels)),
+            columnspacing=1.4,
         )

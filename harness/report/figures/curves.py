@@ -34,20 +34,35 @@ class Line:
 
 
 def sweep(
-    figure: Figure, lines: Sequence[Line], bands: Sequence[Band], *, x_label: str, y_label: str,
-    neutral: float | None, percent: bool,
-) -> None:  # fmt: skip
+    figure: Figure,
+    lines: Sequence[Line],
+    bands: Sequence[Band],
+    *,
+    x_label: str,
+    y_label: str,
+    neutral: float | None,
+    percent: bool,
+) -> None:
     """Curves over a logarithmic axis (values of a sweep double), the claimed ranges as bands behind them."""
     import seaborn
 
     axes = figure.subplots()
     for index, each in enumerate(lines):
         seaborn.lineplot(
-            x=list(each.xs), y=list(each.ys), ax=axes, label=each.name, color=style.colour(index),
-            marker=style.marker(index), linestyle=style.line(index), errorbar=None, markeredgecolor=style.PAPER,
-        )  # fmt: skip
-        errors = [[y - low for y, low in zip(each.ys, each.low, strict=True)],
-                  [high - y for y, high in zip(each.ys, each.high, strict=True)]]  # fmt: skip
+            x=list(each.xs),
+            y=list(each.ys),
+            ax=axes,
+            label=each.name,
+            color=style.colour(index),
+            marker=style.marker(index),
+            linestyle=style.line(index),
+            errorbar=None,
+            markeredgecolor=style.PAPER,
+        )
+        errors = [
+            [y - low for y, low in zip(each.ys, each.low, strict=True)],
+            [high - y for y, high in zip(each.ys, each.high, strict=True)],
+        ]
         axes.errorbar(
             each.xs, each.ys, yerr=errors, fmt="none", ecolor=style.colour(index), elinewidth=1.2, capsize=2.5
         )

@@ -1,4 +1,4 @@
-"""Where figures go: asked for one by one, drawn together in a few processes, written as SVG and PNG, put into the page."""
+"""Where figures go: asked for one by one, drawn together in a few processes, written as SVG and PNG."""
 
 from __future__ import annotations
 

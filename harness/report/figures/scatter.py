@@ -32,11 +32,17 @@ def pareto(figure: Figure, spots: Sequence[Spot], front: Sequence[Spot]) -> None
     )
     groups = list(dict.fromkeys(each.group for each in spots))
     seaborn.scatterplot(
-        x=[each.x for each in spots], y=[each.y for each in spots], hue=[each.group for each in spots],
-        style=[each.group for each in spots], ax=axes, s=34, edgecolor=style.PAPER, zorder=2,
+        x=[each.x for each in spots],
+        y=[each.y for each in spots],
+        hue=[each.group for each in spots],
+        style=[each.group for each in spots],
+        ax=axes,
+        s=34,
+        edgecolor=style.PAPER,
+        zorder=2,
         palette={name: style.colour(index) for index, name in enumerate(groups)},
         markers={name: style.marker(index) for index, name in enumerate(groups)},
-    )  # fmt: skip
+    )
     for each in front:
         axes.annotate(
             each.label, (each.x, each.y), xytext=(-5, 5), textcoords="offset points", ha="right", fontweight="bold"
@@ -49,8 +55,13 @@ def pareto(figure: Figure, spots: Sequence[Spot], front: Sequence[Spot]) -> None
     style.drop_legend(axes)
     shown = 12
     more = [] if len(labels) <= shown else [f"and {len(labels) - shown} more studies"]
-    figure.legend(handles[:shown], [style.shorten(label, 26) for label in labels[:shown]], title=more[0] if more else None,
-                  loc="outside lower center", ncols=3)  # fmt: skip
+    figure.legend(
+        handles[:shown],
+        [style.shorten(label, 26) for label in labels[:shown]],
+        title=more[0] if more else None,
+        loc="outside lower center",
+        ncols=3,
+    )
 
 
 def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float) -> None:
@@ -58,13 +69,28 @@ def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float)
     axes = figure.subplots()
     values = [value for each in spots for value in (each.x, each.y)]
     ends = (min(values) * 0.7, max(values) * 1.4)
-    axes.fill_between(ends, [low * end for end in ends], [high * end for end in ends], color=style.BANDS[0], alpha=0.2, linewidth=0,
-                      label=f"predicted ÷ measured from {low:g} to {high:g}")  # fmt: skip
+    axes.fill_between(
+        ends,
+        [low * end for end in ends],
+        [high * end for end in ends],
+        color=style.BANDS[0],
+        alpha=0.2,
+        linewidth=0,
+        label=f"predicted ÷ measured from {low:g} to {high:g}",
+    )
     axes.plot(ends, ends, color=style.MUTED, linewidth=0.9)
     for index, group in enumerate(dict.fromkeys(each.group for each in spots)):
         members = [each for each in spots if each.group == group]
-        axes.scatter([each.x for each in members], [each.y for each in members], s=30, color=style.colour(index), edgecolor=style.PAPER,
-                     marker=style.marker(index), label=style.shorten(group, 26), zorder=3)  # fmt: skip
+        axes.scatter(
+            [each.x for each in members],
+            [each.y for each in members],
+            s=30,
+            color=style.colour(index),
+            edgecolor=style.PAPER,
+            marker=style.marker(index),
+            label=style.shorten(group, 26),
+            zorder=3,
+        )
     axes.set(xlabel="measured peak (GiB)", ylabel="predicted (GiB)", xlim=ends)
     style.doubling(axes, "x")
     style.doubling(axes, "y")

@@ -19,10 +19,13 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, 
 
 #: Colour in a figure → CSS variable of the page, so that inline figures follow the theme.
 VARIABLES: dict[str, str] = {
-    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--rule)", PAPER: "var(--card)",
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--rule)",
+    PAPER: "var(--card)",
     **{colour: f"var(--c{index})" for index, colour in enumerate(SERIES, start=1)},
     **{colour: f"var(--band{index})" for index, colour in enumerate(BANDS, start=1)},
-}  # fmt: skip
+}
 
 
 @contextmanager
@@ -37,15 +40,35 @@ def look() -> Iterator[None]:
 
 def _parameters() -> dict[Any, Any]:
     return {
-        "svg.fonttype": "none", "svg.hashsalt": "claimbench",  # text stays text; ids are the same in every run
+        "svg.fonttype": "none",
+        "svg.hashsalt": "claimbench",  # text stays text; ids are the same in every run
         "text.parse_math": False,  # a `$` in a name is a character
-        "font.family": ["DejaVu Sans"], "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9,
-        "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 8.5, "legend.frameon": False,
-        "text.color": INK, "axes.labelcolor": INK, "axes.titlecolor": INK, "xtick.color": MUTED, "ytick.color": MUTED,
-        "axes.edgecolor": MUTED, "grid.color": GRID, "grid.linewidth": 0.7, "axes.linewidth": 0.8,
-        "figure.facecolor": PAPER, "axes.facecolor": "none", "savefig.facecolor": PAPER, "legend.labelcolor": INK,
-        "lines.linewidth": 1.6, "lines.markersize": 5, "axes.spines.top": False, "axes.spines.right": False,
-    }  # fmt: skip
+        "font.family": ["DejaVu Sans"],
+        "font.size": 9,
+        "axes.titlesize": 9.5,
+        "axes.labelsize": 9,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "legend.fontsize": 8.5,
+        "legend.frameon": False,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.titlecolor": INK,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "axes.edgecolor": MUTED,
+        "grid.color": GRID,
+        "grid.linewidth": 0.7,
+        "axes.linewidth": 0.8,
+        "figure.facecolor": PAPER,
+        "axes.facecolor": "none",
+        "savefig.facecolor": PAPER,
+        "legend.labelcolor": INK,
+        "lines.linewidth": 1.6,
+        "lines.markersize": 5,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
 
 
 def colour(index: int) -> str:
@@ -103,6 +126,11 @@ def outside_legend(axes: Axes, *, columns: int = 3) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         axes.legend(
-            handles, [shorten(label) for label in labels], loc="upper center", bbox_to_anchor=(0.5, -0.17),
-            ncols=min(columns, len(labels)), handlelength=2.6, columnspacing=1.6,
-        )  # fmt: skip
+            handles,
+            [shorten(label, 50) for label in labels],
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.17),
+            ncols=min(columns, len(labels)),
+            handlelength=2.6,
+            columnspacing=1.6,
+        )

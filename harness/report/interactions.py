@@ -1,0 +1,123 @@
+"""Do gains multiply? Combinations measured together, against the product of the gains of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from harness.judgement.judged import ArmResult, BlockResult
+from harness.report import formats
+from harness.report.figures import bars
+from harness.report.figures.gallery import Gallery, Picture
+from harness.report.measure import baseline_of, changes
+from harness.report.part import Part
+from harness.report.tables import Table, interval
+
+MOST_COMBINATIONS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combination:
+    """A cell of several changes, and the gains of each change alone in the same block."""
+
+    block: BlockResult
+    arm: ArmResult
+    product: float
+    parts: tuple[str, ...]
+
+
+def combinations_of(block: BlockResult) -> tuple[Combination, ...]:
+    """Cells of two or more changes whose single changes were each measured in the same block."""
+    baseline = baseline_of(block)
+    if baseline is None:
+        return ()
+    cells = {frozenset(changes(arm, baseline).items()): arm for arm in block.arms if arm.role == "cell"}
+    found = []
+    for changed, arm in cells.items():
+        singles = [cells.get(frozenset([each])) for each in sorted(changed, key=str)]
+        gains = [single.speedup.value for single in singles if single and single.speedup]
+        if len(changed) > 1 and len(gains) == len(changed) and arm.speedup:
+            names = tuple(single.name for single in singles if single)
+            found.append(Combination(block=block, arm=arm, product=prod(gains), parts=names))
+    return tuple(found)
+
+
+def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
+    """What combinations give, against what their parts promise."""
+    groups = [(block, found) for block in blocks if (found := combinations_of(block))]
+    title = "Do gains multiply?"
+    if not groups:
+        return Part(
+            anchor="interactions",
+            title=title,
+            short="Interactions",
+            missing="No study measures a combination together with each of "
+            "its parts (design: factorial). Run: claimbench run --matrix matrix.yaml --study interactions",
+        )
+    pictures = [picture for block, found in groups if (picture := _interaction_picture(block, found, gallery))]
+    return Part(
+        anchor="interactions",
+        title=title,
+        short="Interactions",
+        pictures=tuple(pictures),
+        lead="If techniques did not act on each other, the gain of a combination would be the product of the gains of "
+        "its parts.",
+        sentences=tuple(_interaction_sentence(block, found) for block, found in groups),
+        tables=tuple(_interaction_table(block, found) for block, found in groups),
+        rows=tuple(
+            {
+                "study": each.block.study,
+                "block": each.block.block,
+                "cell": each.arm.name,
+                "measured": each.arm.speedup and each.arm.speedup.value,
+                "product": each.product,
+            }
+            for _, found in groups
+            for each in found
+        ),
+    )
+
+
+def _interaction_picture(block: BlockResult, found: Sequence[Combination], gallery: Gallery) -> Picture | None:
+    rows = [(_dot(each.arm), each.product) for each in found[:MOST_COMBINATIONS]]
+    caption = f"Study {block.study}: combinations measured together, against the product of their parts' gains."
+    drawing = partial(bars.interactions, rows=rows)
+    name = f"interactions-{block.study}-{formats.settings(block.sweep)}"
+    return gallery.draw(name, caption, drawing, size=(6.6, bars.height([dot.name for dot, _ in rows])))
+
+
+def _dot(arm: ArmResult) -> bars.Dot:
+    gain = arm.speedup
+    value = gain.value if gain else 1.0
+    return bars.Dot(name=arm.name, value=value, low=(gain and gain.low) or value, high=(gain and gain.high) or value)
+
+
+def _interaction_sentence(block: BlockResult, found: Sequence[Combination]) -> str:
+    less = sum(
+        1 for each in found if each.arm.speedup and each.arm.speedup.high and each.arm.speedup.high < each.product
+    )
+    more = sum(1 for each in found if each.arm.speedup and each.arm.speedup.low and each.arm.speedup.low > each.product)
+    return (
+        f"Study {block.study}: of {formats.plural(len(found), 'combination')}, {less} gave less than the product of "
+        f"the parts, {more} more, {len(found) - less - more} the same within the interval."
+    )
+
+
+def _interaction_table(block: BlockResult, found: Sequence[Combination]) -> Table:
+    rows = [
+        (
+            each.arm.name,
+            interval(each.arm.speedup),
+            formats.ratio(each.product),
+            formats.ratio(each.arm.speedup.value / each.product if each.arm.speedup else None),
+        )
+        for each in found
+    ]
+    return Table(
+        caption=f"Combinations of study {block.study}",
+        rows=tuple(rows),
+        numeric=frozenset({1, 2, 3}),
+        columns=("cell", "measured [95% interval]", "product of the parts", "measured ÷ product"),
+    )

@@ -1,0 +1,111 @@
+"""The noise floor: A/A controls, which must differ from their baseline by nothing but noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from harness.judgement.judged import BlockResult
+from harness.report import formats
+from harness.report.figures import bars
+from harness.report.figures.gallery import Gallery
+from harness.report.part import Part
+from harness.report.tables import Table, interval, place_of
+
+#: Controls in the figure, and four times as many in the table; `tables/noise.csv` has all.
+MOST_DOTS = 28
+
+
+def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
+    """The A/A controls: the same cell under two names must differ by nothing but noise."""
+    floors = [(block, block.noise_floor) for block in blocks if block.noise_floor]
+    title = "Noise floor: the baseline against itself"
+    if not floors:
+        return Part(
+            anchor="noise",
+            title=title,
+            short="Noise floor",
+            missing="No A/A control has a ratio: its trials did not end ok, or none ran. "
+            "Every study runs one: claimbench run --matrix matrix.yaml",
+        )
+    widest = sorted(floors, key=lambda each: -abs(each[1].value - 1))[:MOST_DOTS]
+    dots = [
+        bars.Dot(
+            name=place_of(block),
+            value=floor.value,
+            low=floor.low or floor.value,
+            high=floor.high or floor.value,
+            marked=block.suspect,
+        )
+        for block, floor in widest
+    ]
+    shown = f"the {len(dots)} furthest from 1 of {len(floors)}" if len(floors) > len(dots) else "all studies"
+    drawing = partial(bars.dots, values=dots, x_label="A/A control ÷ baseline, 95% interval", lines=[("", 1.0)])
+    picture = gallery.draw(
+        "noise-floor",
+        f"A/A controls, {shown}; diamonds are suspect.",
+        drawing,
+        size=(6.6, bars.height([dot.name for dot in dots], each=0.26, rest=0.8)),
+    )
+    suspects = [place_of(block) for block, _ in floors if block.suspect]
+    half = [max(abs((floor.high or floor.value) - 1), abs((floor.low or floor.value) - 1)) for _, floor in floors]
+    verdict = (
+        f"Suspect after Holm's correction: {', '.join(suspects)}."
+        if suspects
+        else "None is suspect after Holm's correction."
+    )
+    return Part(
+        anchor="noise",
+        title=title,
+        short="Noise floor",
+        pictures=(picture,) if picture else (),
+        tables=(_noise_table(blocks),),
+        lead="Every study runs its baseline a second time under another name. What this control shows is what noise "
+        "alone can do.",
+        sentences=(
+            f"{formats.plural(len(floors), 'control')}; the interval of the widest reaches {formats.share(max(half))} "
+            f"from 1. {verdict}",
+        ),
+        rows=tuple(
+            {
+                "study": block.study,
+                "block": block.block,
+                "control": floor.value,
+                "low": floor.low,
+                "high": floor.high,
+                "suspect": block.suspect,
+            }
+            for block, floor in floors
+        ),
+    )
+
+
+def _noise_table(blocks: Sequence[BlockResult]) -> Table:
+    rows = [
+        (
+            place_of(block),
+            interval(block.noise_floor),
+            _spread(block),
+            str(block.rounds),
+            "suspect" if block.suspect else "ok",
+            "; ".join(block.warnings) or formats.ABSENT,
+        )
+        for block in blocks[: 4 * MOST_DOTS]
+    ]
+    return Table(
+        caption="A/A control of each block",
+        rows=tuple(rows),
+        numeric=frozenset({1, 2, 3}),
+        columns=(
+            "block",
+            "control ÷ baseline [95% interval]",
+            "largest spread of a cell",
+            "rounds",
+            "control",
+            "warnings",
+        ),
+    )
+
+
+def _spread(block: BlockResult) -> str:
+    return formats.share(max((arm.spread for arm in block.arms if arm.spread is not None), default=None))
