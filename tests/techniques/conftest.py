@@ -1,0 +1,26 @@
+"""Every test here trains, in the test's own process (`tests.training`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.trial.spec import TrialResult
+from tests.training import run_trial as run_one
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in this folder; the hook sees the items of all."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("train")
+
+
+@pytest.fixture(scope="session")
+def run_trial() -> Callable[..., TrialResult]:
+    """`run_trial(precision="bf16")` runs one training trial here; `tests.training.run_trial` says what else it takes."""
+    return run_one
