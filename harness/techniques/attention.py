@@ -74,6 +74,8 @@ class Attention(Technique):
         setting = str(cell["attention"])
         run.attention = {"eager": "eager", "flash2": "flash_attention_2"}.get(setting, "sdpa")
         if setting in _BACKENDS:
+            if cell["batching"] == "fixed":
+                run.attention = _register_maskless()
             # entered before the first call and held: a graph compiled under one choice must not serve another
             run.held.enter_context(sdpa_kernel(getattr(SDPBackend, _BACKENDS[setting])))
         if setting == "flash2" and cell["batching"] == "packed":
@@ -95,6 +97,21 @@ class Attention(Technique):
         others = ", ".join(present) or "plain operations"
         reason = f"attention={setting} was set, but its kernel is not in the profile, which shows {others}"
         return Evidence(holds=setting in present, word=word or "plain operations", facts=facts, reason=reason)
+
+
+def _register_maskless() -> str:
+    """transformers' SDPA without a written-out causal mask, for batches that need none.
+
+    When transformers is traced by torch.compile it hands SDPA a mask of (batch, 1, length, length) in place of
+    `is_causal` (seen in 5.17), and no flash kernel takes one: a cell that asks for a kernel must be able to get it. Plain
+    `sdpa` stays as transformers has it.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    AttentionInterface.register("sdpa_maskless", sdpa_attention_forward)
+    AttentionMaskInterface.register("sdpa_maskless", lambda *_, **__: None)
+    return "sdpa_maskless"
 
 
 def _flash2_refusal(environment: Environment, cell: Cell) -> str | None:

@@ -27,8 +27,6 @@ def make_config(model: str, sequence_length: int) -> Any:
     if sequence_length > int(config.max_position_embeddings):
         config.max_position_embeddings = sequence_length
     config.use_cache = False
-    # said outright, or transformers warns at every first loss that it had to guess
-    config.loss_type = "ForCausalLM"
     return config
 
 
@@ -43,6 +41,8 @@ def make_model(config: Any, *, attention: str, dtype: torch.dtype, device: torch
     torch.manual_seed(seed)
     with torch.device(device):
         model: nn.Module = AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
+    # Said outright: where transformers must guess, it warns at the first loss, and that warning breaks a compiled graph.
+    model.loss_type = "ForCausalLM"  # type: ignore[assignment]
     return model.to(dtype).train()
 
 
