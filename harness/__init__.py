@@ -81,7 +81,7 @@ def plan(
     if rounds is not None:
         read = read.with_rounds(rounds)
     chosen = scale if scale != "auto" else "full" if here.has_gpu else "smoke"
-    return make_plan(read, lambda cell, kind: refusal(here, cell, kind), chosen)
+    return make_plan(read, lambda cell, kind: refusal(here, cell, kind), chosen, rounds=rounds)
 
 
 def run(
@@ -156,18 +156,15 @@ def judge(trials: Iterable[Path | str] | Sequence[Record], claims: Path | str | 
 
     Args:
         trials: paths to trials, or records.
-        claims: a claims file; None: `claims.yaml` of the working folder.
+        claims: a claims file; None: `claims.yaml` of the working folder, and no claims where there is none.
 
     Raises:
         ClaimsError: the claims file is wrong, with file, line, column and a suggestion.
         RecordsError, StoreError: as for `read`.
     """
-    from harness.judgement.claims import Claims
-    from harness.judgement.claims_file import read_claims
     from harness.judgement.judge import judge as judge_records
 
-    known = claims if isinstance(claims, Claims) else read_claims(claims or "claims.yaml")
-    return judge_records(_records(trials), known)
+    return judge_records(_records(trials), _claims(claims))
 
 
 def render(
@@ -190,12 +187,9 @@ def render(
         EnvironmentProblem: the folder cannot be written.
         ClaimsError, RecordsError, StoreError: as for `judge`.
     """
-    from harness.judgement.claims import Claims
-    from harness.judgement.claims_file import read_claims
     from harness.report import render_report
 
-    known = claims if isinstance(claims, Claims) else read_claims(claims or "claims.yaml")
-    records = _records(trials)
+    known, records = _claims(claims), _records(trials)
     return render_report(judge(records, known), known, records, output, name=Path(output).name)
 
 
@@ -203,3 +197,14 @@ def _records(trials: Iterable[Path | str] | Sequence[Record]) -> list[Record]:
     given = list(trials)
     records = [each for each in given if not isinstance(each, Path | str)]
     return records or read(each for each in given if isinstance(each, Path | str))
+
+
+def _claims(given: Path | str | Claims | None) -> Claims:
+    from harness.judgement.claims import Claims
+    from harness.judgement.claims_file import read_claims
+
+    if isinstance(given, Claims):
+        return given
+    if given is None and not Path("claims.yaml").exists():
+        return Claims.model_construct(schema_=1, documents={}, claims={}, file="")
+    return read_claims(given or "claims.yaml")

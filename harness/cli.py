@@ -50,7 +50,7 @@ def run(
     retry: options.Retry = "",
     retries: options.Retries = 0,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
-    claims: options.Claims = options.CLAIMS,
+    claims: options.Claims = None,
 ) -> None:
     """Run what the store lacks of a matrix, then write the report."""
     from harness.report.progress import progress
@@ -119,7 +119,7 @@ def status(
 def report(
     *,
     paths: options.Paths = None,
-    claims: options.Claims = options.CLAIMS,
+    claims: options.Claims = None,
     output: Annotated[Path | None, typer.Option(help="The folder to write to: reports/NAME.")] = None,
 ) -> None:
     """Write the report on what is stored: HTML, Markdown, tables."""
@@ -130,7 +130,7 @@ def report(
 @app.command()
 def claims(
     *,
-    claims: options.Claims = options.CLAIMS,
+    claims: options.Claims = None,
     matrix: options.Matrix = options.MATRIX,
     as_json: options.Json = False,
 ) -> None:
@@ -145,7 +145,7 @@ def claims(
     blocks = None
     if matrix.exists() or matrix != options.MATRIX:
         blocks = tuple(read_matrix(matrix, axis_table(), KINDS, ALONE).blocks())
-    rows = claims_rows(read_claims(claims, blocks=blocks))
+    rows = claims_rows(read_claims(claims or options.CLAIMS, blocks=blocks))
     write_json(rows) if as_json else console().print(rows_table(rows))
 
 
@@ -153,7 +153,7 @@ def claims(
 def judge(
     *,
     paths: options.Paths = None,
-    claims: options.Claims = options.CLAIMS,
+    claims: options.Claims = None,
     as_json: options.Json = False,
 ) -> None:
     """Print what the trials say of each claim."""

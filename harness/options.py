@@ -32,7 +32,7 @@ def outcomes(text: str) -> str:
 
 
 Matrix = Annotated[Path, typer.Option(help="The experiment: a YAML file of studies.")]
-Claims = Annotated[Path, typer.Option(help="The claims to judge: a YAML file.")]
+Claims = Annotated[Path | None, typer.Option(help="The claims to judge: claims.yaml, where there is one.")]
 Store = Annotated[Path, typer.Option(help="The SQLite file that keeps the trials.")]
 Paths = Annotated[list[Path] | None, typer.Argument(metavar="[PATH]...", help="Where trials are: results.sqlite.")]
 Json = Annotated[bool, typer.Option("--json", help="As a list of objects.")]

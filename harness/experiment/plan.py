@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from harness.experiment.cell import Cell
 from harness.experiment.matrix import Matrix
@@ -14,15 +15,17 @@ from harness.experiment.study import Arm, Block, Plan, PlannedTrial, Role
 Refuse = Callable[[Cell, str], str | None]
 
 
-def make_plan(matrix: Matrix, refuse: Refuse, scale: str = FULL) -> Plan:
+def make_plan(matrix: Matrix, refuse: Refuse, scale: str = FULL, *, rounds: int | None = None) -> Plan:
     """Plan every trial of a matrix: study by study, block by block, whole rounds, each in its shuffled order.
 
     Args:
         matrix: as `read_matrix` gives it.
         refuse: asked once for every cell and kind.
         scale: `full` or `smoke`.
+        rounds: of every block, at whatever scale; None: those of the matrix and the scale.
     """
-    trials = tuple(trial for block in blocks(matrix, scale) for trial in _trials(block, refuse))
+    planned = (block if rounds is None else replace(block, rounds=rounds) for block in blocks(matrix, scale))
+    trials = tuple(trial for block in planned for trial in _trials(block, refuse))
     return Plan(trials=trials, scale=scale, matrix_file=matrix.file, matrix_hash=matrix.hash)
 
 

@@ -62,7 +62,7 @@ def line(event: Event) -> str:
         case RunPlanned():
             stored = f", {event.stored:,} of them in the store already" if event.stored else ""
             return f"{formats.plural(event.trials, 'trial')} planned{stored}; {left(event.seconds_left)}"
-        case TrialFinished():
+        case TrialFinished() if event.record.outcome is not Outcome.UNSUPPORTED or event.trial.round == 1:
             done = f"[{event.done}/{event.trials}] {trial_name(event.trial)}"
             return f"{done}: {result(event)}; {left(event.seconds_left)}"
         case RoundPostponed():

@@ -1,0 +1,272 @@
+"""The command line, as a user meets it: what it prints, how it ends, and what it never does."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from harness import options
+from harness.results.load import read_records
+from harness.results.record import Record
+from harness.results.store import Store
+from harness.trial.outcome import Outcome
+from tests.commands import ROOT, SMALL_MATRIX, claimbench, started
+from tests.records import make_records
+
+COMMANDS = ("run", "plan", "status", "report", "claims", "judge", "doctor", "export", "import")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working folder with a small matrix."""
+    (tmp_path / "matrix.yaml").write_text(SMALL_MATRIX, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def stored(folder: Path) -> Path:
+    """The same with trials in `results.sqlite`."""
+    with Store.open(folder / "results.sqlite", writable=True) as store:
+        store.add_all(precision_records())
+    return folder
+
+
+def precision_records() -> list[Record]:
+    """One study of an H100: enough for every command, and a report of it takes no time."""
+    return [record for record in make_records() if record.study == "precision"]
+
+
+def test_help_names_every_command(tmp_path: Path) -> None:
+    said = claimbench("--help", cwd=tmp_path)
+
+    assert said.code == 0
+    assert [command for command in COMMANDS if f"\n  {command} " not in said.out] == []
+
+
+def test_without_a_command_it_shows_its_help(tmp_path: Path) -> None:
+    said = claimbench(cwd=tmp_path)
+    assert said.code == 2
+    assert said.err.startswith("Usage: claimbench [OPTIONS] COMMAND")
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest_one(tmp_path: Path) -> None:
+    said = claimbench("paln", cwd=tmp_path)
+
+    assert said.code == 2
+    assert "Did you mean 'plan'?" in said.err
+
+
+def test_an_error_in_the_matrix_is_one_line_with_its_place_and_nothing_is_launched(folder: Path) -> None:
+    wrong = SMALL_MATRIX.replace("{optimizer: [for-loop]}", "{optimiser: [for-loop]}")
+    (folder / "matrix.yaml").write_text(wrong, encoding="utf-8")
+
+    said = claimbench("run", cwd=folder)
+
+    assert said.code == 2
+    assert said.err == "error: matrix.yaml:8:12: unknown axis 'optimiser'; did you mean 'optimizer'?\n"
+    assert said.out == ""
+    assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
+
+
+@pytest.mark.parametrize("command", [["status"], ["judge"], ["report"], ["export", "--to", "x.jsonl"]])
+def test_a_store_that_is_not_there_is_one_line(folder: Path, command: list[str]) -> None:
+    said = claimbench(*command, cwd=folder)
+
+    assert said.code == 2
+    assert said.err.startswith("error: results.sqlite: ")
+    assert said.err.count("\n") == 1
+    assert "claimbench run" in said.err
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_one_line(folder: Path) -> None:
+    import harness
+
+    if harness.machine().has_gpu:
+        assert claimbench("plan", "--device", "cuda", cwd=folder).code == 0
+        return
+    said = claimbench("run", "--device", "cuda", cwd=folder)
+    assert said.code == 2
+    assert said.err.startswith("error: no GPU was found")
+
+
+@pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("25m", 1500), ("2h", 7200), ("1.5h", 5400), ("40", 40)])
+def test_lengths_of_time(text: str, expected: float) -> None:
+    assert options.seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "m", "-5m", "0", "nan", "inf", "5d"])
+def test_what_is_no_length_of_time(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="25m"):
+        options.seconds(text)
+
+
+def test_only_crash_and_timeout_can_be_retried(folder: Path) -> None:
+    assert options.outcomes("crash,timeout") == "crash,timeout"
+    said = claimbench("run", "--retry", "oom", cwd=folder)
+    assert said.code == 2
+    assert "only crash and timeout can" in said.err
+
+
+def test_plan_shows_every_cell_and_why_one_cannot_run(folder: Path) -> None:
+    said = claimbench("plan", "--device", "cpu", cwd=folder)
+
+    # two studies of baseline, control and one cell: 6 cells in 3 rounds. Without a GPU there is no flash2, and its
+    # baseline has nothing to be compared with
+    assert said.out.startswith("matrix.yaml: 2 studies, 2 blocks, 6 cells, 18 trials at scale smoke; 9 of them cannot")
+    assert "optimizer · small (tiny) · sequence_length=32 batch_size=2\n  baseline            3 trials\n" in said.out
+    assert "  optimizer=for-loop  3 trials\n" in said.out
+    assert "  attention=flash2  unsupported: attention=flash2 needs a GPU" in said.out
+
+
+def test_plan_shows_every_trial_in_its_order(folder: Path) -> None:
+    said = claimbench("plan", "--trials", "--study", "optimizer", cwd=folder)
+
+    rounds = [part.splitlines() for part in said.out.split("\n\n")[1:]]
+    assert [lines[0].rpartition(" · ")[0] for lines in rounds] == [f"optimizer · round {n}" for n in (1, 2, 3)]
+    arms = [[line.split()[1] for line in lines[1:]] for lines in rounds]
+    assert all(sorted(order) == ["baseline", "control", "optimizer=for-loop"] for order in arms)
+    assert len({tuple(order) for order in arms}) == 3, "the order is another in each round"
+
+
+def test_rounds_and_study_narrow_a_plan(folder: Path) -> None:
+    said = claimbench("plan", "--study", "optimizer", "--rounds", "5", cwd=folder)
+    assert said.out.startswith("matrix.yaml: 1 study, 1 block, 3 cells, 15 trials")
+
+
+def test_status_counts_rounds_outcomes_and_what_is_missing(stored: Path) -> None:
+    said = claimbench("status", cwd=stored)
+
+    assert "2 studies, 2 blocks" in said.out
+    lines = {line.split()[0]: line for line in said.out.splitlines() if line.strip()}
+    # synthetic trials are of other studies than this matrix: all that it plans is missing, 3 rounds of 3 arms
+    assert lines["optimizer"].split()[-1] == "9"
+    assert "5" in lines["precision"]
+    assert "ok" in lines["precision"]
+
+
+def test_judge_gives_a_list_of_objects(stored: Path) -> None:
+    said = claimbench("judge", "--json", "--claims", ROOT / "claims.yaml", cwd=stored)
+
+    verdicts = json.loads(said.out)
+    needed = {"claim", "document", "verdict", "helped", "claimed", "measured", "interval", "rounds", "reason"}
+    assert len(verdicts) > 40
+    assert [each["claim"] for each in verdicts if needed - set(each)] == []
+
+
+def test_judge_prints_a_table_and_the_count_of_each_verdict(stored: Path) -> None:
+    said = claimbench("judge", "--claims", ROOT / "claims.yaml", cwd=stored)
+    assert "amp-speed" in said.out
+    assert " not run" in said.out.splitlines()[-1]
+
+
+def test_claims_are_listed_and_held_against_the_matrix(folder: Path) -> None:
+    (folder / "claims.yaml").write_text(
+        "schema: 1\ndocuments: {N: {title: Notes}}\nclaims:\n  slow-loop:\n    statement: Loops are slower.\n"
+        "    sources: [{document: N, quote: slower}]\n    form: at-most\n    metric: speedup\n    bound: 1\n"
+        "    study: optimiser\n    cell: {optimizer: for-loop}\n",
+        encoding="utf-8",
+    )
+
+    said = claimbench("claims", cwd=folder)
+
+    assert said.code == 2
+    assert said.err == "error: claims.yaml:10:12: unknown study 'optimiser'; did you mean 'optimizer'?\n"
+
+
+def test_export_and_import_lose_and_double_nothing(stored: Path) -> None:
+    assert claimbench("export", "--to", "trials.jsonl.gz", cwd=stored).code == 0
+
+    first = claimbench("import", "trials.jsonl.gz", "--store", "other.sqlite", cwd=stored)
+    again = claimbench("import", "trials.jsonl.gz", "--store", "other.sqlite", cwd=stored)
+
+    count = len(precision_records())
+    assert first.out == f"{count} trials added to other.sqlite, 0 were there already\n"
+    assert again.out == f"0 trials added to other.sqlite, {count} were there already\n"
+    ours, theirs = read_records(stored / "results.sqlite"), read_records(stored / "other.sqlite")
+    assert sorted(map(repr, ours)) == sorted(map(repr, theirs))
+
+
+def test_report_says_where_it_is(stored: Path) -> None:
+    said = claimbench("report", cwd=stored)
+
+    assert said.out == "report: reports/results/report.html\n"
+    assert (stored / "reports/results/report.html").stat().st_size > 0
+
+
+def test_doctor_has_a_row_for_every_setting(tmp_path: Path) -> None:
+    from harness.techniques.registry import axis_table
+
+    said = claimbench("doctor", "--device", "cpu", cwd=tmp_path)
+
+    rows = [line.split() for line in said.out.splitlines() if line.strip()]
+    shown = {(row[0], row[1]) for row in rows if len(row) > 1}
+    wanted = {(axis.name, str(setting).lower()) for axis in axis_table().values() for setting in axis.settings}
+    assert wanted - shown == set()
+
+
+def test_nothing_but_trials_imports_torch(stored: Path) -> None:
+    """The parent answers at once because it never loads what only trials need."""
+    code = f"""
+import sys
+import harness
+assert not [name for name in sys.modules if name.partition(".")[0] in ("pandas", "rich", "pydantic", "numpy")]
+from pathlib import Path
+planned = harness.plan("matrix.yaml")
+harness.judge(["results.sqlite"], {str(ROOT / "claims.yaml")!r})
+harness.render(["results.sqlite"], "out", claims={str(ROOT / "claims.yaml")!r})
+assert "torch" not in sys.modules and "transformers" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=stored, check=True)
+
+
+@pytest.mark.train
+def test_run_fills_the_store_writes_the_report_and_a_second_run_starts_no_trial(folder: Path) -> None:
+    first = claimbench("run", "--study", "optimizer", "--device", "cpu", cwd=folder)
+
+    assert first.code == 0, first.err
+    assert "[9/9] optimizer" in first.out
+    assert "about" in first.out
+    assert "min left" in first.out or "s left" in first.out
+    assert first.out.endswith("report: reports/results/report.html\n")
+    records = read_records(folder / "results.sqlite")
+    assert [record.outcome for record in records] == [Outcome.OK] * 9
+    assert sorted({record.round for record in records}) == [1, 2, 3]
+
+    second = claimbench("run", "--study", "optimizer", "--device", "cpu", "--no-report", cwd=folder)
+
+    assert "9 in the store already; this run: nothing to do" in second.out
+    assert read_records(folder / "results.sqlite") == records
+
+
+@pytest.mark.train
+def test_ctrl_c_ends_after_the_trial_that_runs_and_says_how_to_go_on(folder: Path) -> None:
+    command = ("run", "--study", "optimizer", "--device", "cpu", "--no-report")
+    with started(*command, cwd=folder) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("[1/9]"):
+                break
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=120)
+
+    assert process.returncode == 130
+    assert "stopping after the trial that is running" in rest
+    assert errors.endswith(
+        "stopped; what ran is kept in results.sqlite. "
+        "To go on: claimbench run --study optimizer --device cpu --no-report\n"
+    )
+    assert 1 <= len(read_records(folder / "results.sqlite")) <= 3
+
+    went_on = claimbench(*command, cwd=folder)
+
+    assert went_on.code == 0
+    judged = [record for record in read_records(folder / "results.sqlite") if not record.superseded]
+    assert sorted((record.round, record.arm) for record in judged if record.outcome is Outcome.OK) == [
+        (number, arm) for number in (1, 2, 3) for arm in ("baseline", "control", "optimizer=for-loop")
+    ]
