@@ -1,0 +1,143 @@
+"""kill -9 of a run in the middle: nothing survives it, nothing is lost, and the next run completes it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.results.store import Store
+from harness.trial.processes import alive
+from tests.faults.driver import PLANS, few
+from tests.faults.runs import CHILD, Run, check_complete, losses
+from tests.trial.notes import living, wait_for_notes
+
+#: 20 in CI, 200 before a release.
+KILLS = int(os.environ.get("CLAIMBENCH_KILLS", "20"))
+
+
+def test_no_child_or_grandchild_survives_a_kill_of_the_run(tmp_path: Path) -> None:
+    run = Run(tmp_path, "sleepers", CHILD)
+    assert run.wait_for("started") is not None
+    (trial,) = wait_for_folder(tmp_path / ".claimbench" / "trials")
+    noted = wait_for_notes(trial, 4)
+    assert run.kill() == []
+    assert [pid for pid in noted if alive(pid)] == []
+    assert living(trial) == []
+
+
+def test_a_kill_before_the_first_trial_leaves_nothing_either(tmp_path: Path) -> None:
+    run = Run(tmp_path, "few")
+    assert run.wait_for("started") is not None  # asked for; the helper is still importing
+    while run.helper() is None:
+        time.sleep(0.01)
+    assert run.kill() == []
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_a_killed_run_is_completed_by_the_next_and_a_third_starts_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path, "few")
+    for _ in range(4):
+        assert run.wait_for("finished") is not None
+    assert run.wait_for("started") is not None
+    assert run.kill() == []
+    with Store.open(tmp_path / "results.sqlite") as store:
+        kept = [record.identity for record in store.records()]
+    assert len(kept) in (4, 5)  # the fifth may have ended before the signal came
+    assert Run(tmp_path, "few").finish() == 0
+    records = check_complete(tmp_path, few())
+    with Store.open(tmp_path / "results.sqlite") as store:
+        assert [record.identity for record in store.records()][: len(kept)] == kept, "nothing was removed"
+    third = Run(tmp_path, "few")
+    assert third.finish() == 0
+    assert [line for line in third.lines if line.startswith("started")] == []
+    same_cell = [record.losses for record in records if record.round == 1 and record.baseline]
+    assert same_cell[0] == same_cell[1], "baseline and control are the same computation"
+
+
+@pytest.mark.slow
+def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    check_random_kills(tmp_path, "quick", CHILD)
+
+
+@pytest.mark.train
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_random_kills_of_real_trials(tmp_path: Path) -> None:
+    check_random_kills(tmp_path, "real")
+
+
+def check_random_kills(tmp_path: Path, plan: str, *entry: str) -> None:
+    """A run that was killed and resumed has the same trials, once each, with the same losses as an undisturbed one."""
+    survive_kills(tmp_path, plan, *entry)
+    undisturbed = tmp_path / "undisturbed"
+    undisturbed.mkdir()
+    assert Run(undisturbed, plan, *entry).finish() == 0
+    expected = losses(check_complete(undisturbed, PLANS[plan]()))
+    killed = list(tmp_path.glob("killed-*"))
+    assert killed
+    for folder in killed:
+        assert losses(check_complete(folder, PLANS[plan]())) == expected
+
+
+def survive_kills(tmp_path: Path, plan: str, *entry: str) -> None:
+    """`KILLS` kills at random moments of a run, resumed each time; then the run, undisturbed, to its end.
+
+    A run that is complete before all kills are spent is followed by one with a fresh store.
+    """
+    draw = random.Random(2026)
+    kills = victims(draw)
+    folders = (tmp_path / f"killed-{number}" for number in range(KILLS))
+    left = KILLS
+    while left:
+        folder = next(folders)
+        folder.mkdir()
+        complete = False
+        while not complete and left:
+            complete, spent = disturb(Run(folder, plan, *entry), kills, draw, left)
+            left -= spent
+        assert complete or Run(folder, plan, *entry).finish() == 0
+
+
+def victims(draw: random.Random) -> Iterator[str]:
+    while True:
+        yield draw.choice(["run", "keeper", "zygote", "rank"])
+
+
+def disturb(run: Run, kills: Iterator[str], draw: random.Random, left: int) -> tuple[bool, int]:
+    """Kill parts of one run until the run itself is hit or ends; whether it ended by itself, and how many kills."""
+    for spent in range(left):
+        for _ in range(draw.randint(1, 4)):
+            if run.wait_for("started") is None:
+                assert run.process.wait() == 0
+                return True, spent
+        time.sleep(draw.uniform(0.0, 0.4))
+        if strike(run, next(kills)):
+            return False, spent + 1
+    return run.finish() == 0, left
+
+
+def strike(run: Run, victim: str) -> bool:
+    """One SIGKILL; whether it hit the run itself."""
+    if victim == "run":
+        assert run.kill() == []
+        return True
+    helper = run.helper() if run.process.poll() is None else None
+    if helper is not None:
+        ranks = run.everything()[3:]
+        pid = {"keeper": helper[0], "zygote": helper[1], "rank": ranks[0] if ranks else None}[victim]
+        if pid is not None and alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    return False
+
+
+def wait_for_folder(parent: Path) -> list[Path]:
+    while not parent.is_dir() or not list(parent.iterdir()):
+        time.sleep(0.02)
+    return list(parent.iterdir())
