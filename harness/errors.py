@@ -80,7 +80,7 @@ class StoreSchemaError(StoreError):
     """The store was written by a newer claimbench."""
 
 
-class EnvironmentProblem(ClaimbenchError):
+class EnvironmentProblem(ClaimbenchError):  # noqa: N818 - a fact about the machine
     """This machine lacks something that was asked for explicitly."""
 
 
