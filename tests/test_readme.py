@@ -1,0 +1,116 @@
+"""What the documents say is so: commands, options, sessions and links exist, every word and field is explained."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from harness.cli import app
+from harness.experiment.study import Design
+from harness.judgement.judged import Word
+from harness.report.formats import slug
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+from tests.commands import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+@EVERY_PAGE
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        file = page.parent / path if path else page
+        if not file.exists() or (anchor and anchor not in _anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.fixture(scope="module")
+def sessions() -> set[str]:
+    """Names of the sessions of noxfile.py, as nox lists them."""
+    listing = [sys.executable, "-m", "nox", "--list"]
+    shown = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^[*-] (\S+)", shown, flags=re.MULTILINE))
+
+
+@EVERY_PAGE
+def test_nox_sessions_that_are_named_exist(page: Path, sessions: set[str]) -> None:
+    named = re.findall(r"nox (?:--no-venv )?-s ((?:[a-z][\w.-]*)(?: [a-z][\w.-]*)*)", _code(page))
+    assert {session for names in named for session in names.split()} - sessions == set()
+
+
+@EVERY_PAGE
+def test_commands_and_options_that_are_named_exist(page: Path) -> None:
+    known: Any = typer.main.get_command(app)
+    wrong = []
+    for line in re.findall(r"claimbench ((?:[a-z]+)(?: [^`\n#]*)?)", _code(page)):
+        command, *rest = line.split()
+        options = {name for each in known.commands[command].params for name in (*each.opts, *each.secondary_opts)} \
+            if command in known.commands else set()  # fmt: skip
+        wrong += [line for word in rest if word.startswith("--") and word not in options]
+        wrong += [line] if command not in known.commands else []
+    assert wrong == []
+
+
+def test_every_field_of_a_record_is_explained() -> None:
+    text = (ROOT / "docs/concepts.md").read_text(encoding="utf-8")
+    fields = re.findall(r"^\| `(\w+)` \|", text.partition("## Fields of a record")[2], flags=re.MULTILINE)
+    assert set(fields) == {each.name for each in dataclasses.fields(Record)}
+    assert len(fields) == len(set(fields)), "a field is explained twice"
+
+
+@pytest.mark.parametrize("word", [*Outcome, *Design], ids=str)
+def test_every_outcome_and_design_is_explained(word: str) -> None:
+    assert f"| `{word}` |" in (ROOT / "docs/concepts.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("word", [*Word], ids=str)
+def test_the_readme_has_a_line_for_every_verdict(word: str) -> None:
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("| verdict | meaning |")[2].partition("\n\n")[0]
+    heads = ", ".join(row.split("|")[1].strip() for row in table.splitlines() if row.count("|") > 2)
+    assert word in heads
+
+
+def test_the_example_technique_is_one() -> None:
+    """The class that CONTRIBUTING shows can be planned with."""
+    from harness.environment import Environment
+    from harness.experiment.axes import AxisTable
+    from harness.experiment.cell import Cell, Workload
+
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    content: dict[str, Any] = {}
+    exec(text.partition("```python\n")[2].partition("```")[0], content)
+    technique = content["WeightNoise"]()
+
+    assert AxisTable(technique.axes).parse("weight_noise", 0.05) == 0.05
+    cells = [
+        Cell(workload=Workload(name="w", model="tiny"), settings={"weight_noise": 0.05, "devices": n}) for n in (1, 2)
+    ]
+    assert technique.active(cells[0])
+    assert [technique.requires(Environment(), cell) for cell in cells] == [
+        None,
+        "weight_noise runs on one device; set devices: 1",
+    ]
+
+
+def _code(page: Path) -> str:
+    """The parts of a page that are code: fenced, indented, or in backticks."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^ {4}.*$|```.*?```", text, flags=re.MULTILINE | re.DOTALL)
+    return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", text)])
+
+
+def _anchors(page: Path) -> set[str]:
+    return {slug(head) for head in re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)}
