@@ -40,8 +40,7 @@ def _steady(places: Numbers, _random: np.random.Generator) -> Numbers:
 
 
 def _linear(places: Numbers, _random: np.random.Generator) -> Numbers:
-    slower: Numbers = -0.05 * places
-    return slower
+    return np.multiply(places, -0.05)
 
 
 def _warming(places: Numbers, _random: np.random.Generator) -> Numbers:
@@ -62,7 +61,7 @@ def _pausing(places: Numbers, _random: np.random.Generator) -> Numbers:
     """The card cools down between rounds, and slows down by 2% within each: the hardest case for pairs."""
     _, rounds, arms = places.shape
     within = np.rint(places * (rounds * arms - 1)) % arms
-    return -0.02 * within / (arms - 1)
+    return np.multiply(within, -0.02 / (arms - 1))
 
 
 #: What the machine does while a block runs.

@@ -25,7 +25,7 @@ The forms, and what each needs beside `metric`:
     limit      limit: the ratio for many devices; judged by extrapolation over `devices`
     order      order: the entries as the document ranks them, largest gain first; `metric` is what they are ranked by
     product    order: the parts, range: what the stack is claimed to give; `cell` is the stack
-    statement  nothing; with range, bound or expect it is confirmed or refuted by it, without one it is reported
+    statement  nothing; with a range or an expected value it is confirmed or refuted by it, without it is reported
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _finding(claim: Claim, metric: Metric, largest: Site, found: Fit) -> Finding
     limit = "no limit" if math.isinf(found.limit) else f"limit {number(metric, found.limit)}"
     details = {
         "fit": {"form": found.form, "error": found.error, "errors": dict(found.errors), "free": list(found.free),
-                "free_error": found.free_error, "whole_bytes": found.whole_bytes},
+                "free_error": found.free_error, "free_limit": found.free_limit, "whole_bytes": found.whole_bytes},
         "state": {str(point.devices): point.bytes_per_parameter for point in found.points},
         "predictions": {str(each): {"bytes_per_parameter": state, "ratio": found.ratio(each)}
                         for each, state in found.predictions.items()},

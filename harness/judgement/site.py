@@ -46,6 +46,8 @@ def blocks_of(study: str, device: str, blocks: Iterable[BlockResult]) -> list[Bl
         remedy = f"`claimbench run --study {study}` runs it"
         return Absent(word=Word.NOT_RUN, reason=f"no trial of study {study!r} is stored; {remedy}")
     usable = [block for block in own if device == "any" or is_gpu(block)]
+    if not usable and not any(ok_count(arm) for block in own for arm in block.arms):
+        usable = own  # nothing was measured: why not is the answer
     if not usable:
         scale = "" if own[0].scale == "full" else " in the smoke scale (tiny shapes)"
         reason = f"it was measured on {own[0].device}{scale}; the claim speaks of a GPU at full scale"

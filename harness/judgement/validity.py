@@ -53,8 +53,8 @@ def on_gpu(record: Record) -> bool:
 def compiled_in_window(record: Record) -> str:
     """Compiling inside the window: seconds of the compiler among steps of milliseconds."""
     places: list[Mapping[str, Any]] = [record.figures]
-    places += [proof.get("facts") or {} for proof in record.evidence.values() if isinstance(proof, dict)]
-    count = sum(numeric(place.get(name)) or 0 for place in places for name in RECOMPILE_FACTS)
+    places += [proof["facts"] for proof in record.evidence.values() if isinstance(proof, dict) and proof.get("facts")]
+    count = sum(numeric(place[name]) or 0 for place in places for name in RECOMPILE_FACTS if name in place)
     return f"{count:.0f} graph(s) were compiled inside the window; raise warmup_steps" if count else ""
 
 

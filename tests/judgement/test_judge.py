@@ -31,6 +31,7 @@ def test_a_ratio_well_inside_the_range_confirms() -> None:
     assert found.helped == "yes"
     assert found.rounds == 5
     assert found.interval is not None
+    assert found.value is not None
     assert found.value == pytest.approx(1.75, rel=0.02)
     assert found.interval[0] < found.value < found.interval[1]
     assert found.claimed == "speedup 1.5x to 2x"
@@ -85,6 +86,14 @@ def test_a_claim_about_gpus_is_never_judged_on_a_cpu_or_in_tiny_shapes(fields: d
     assert found.word is Word.NOT_COMPARABLE
     assert "the claim speaks of a GPU at full scale" in found.reason
     assert (found.measured, found.value, found.interval, found.helped) == ("", None, None, "")
+
+
+def test_where_nothing_could_run_on_the_cpu_the_reason_is_the_answer() -> None:
+    records = [replace(each, outcome=Outcome.UNSUPPORTED, reason="it needs a GPU; run it where there is one")
+               for each in make_records([study()], scale="smoke", environment=CPU)]  # fmt: skip
+    found = verdict_on(make_claim(), records)
+    assert found.word is Word.NOT_TESTABLE
+    assert "it needs a GPU; run it where there is one" in found.reason
 
 
 def test_a_claim_about_any_machine_is_judged_on_a_cpu() -> None:
