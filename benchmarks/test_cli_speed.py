@@ -17,13 +17,12 @@ TRIES = 7
 
 
 @pytest.mark.parametrize(
-    ("arguments", "bound_seconds"),
-    [(["--help"], 0.3), (["run", "--help"], 0.3), (["plan"], 2.0), (["claims"], 2.0), (["doctor"], 2.0)],
-    ids=" ".join,
+    ("command", "bound_seconds"),
+    [("--help", 0.3), ("run --help", 0.3), ("plan", 2.0), ("claims", 2.0), ("doctor", 2.0)],
 )
-def test_a_command_answers_at_once(arguments: list[str], bound_seconds: float) -> None:
-    least = min(_seconds(arguments) for _ in range(TRIES))
-    print(f"claimbench {' '.join(arguments)}: {least:.3f} s")
+def test_a_command_answers_at_once(command: str, bound_seconds: float) -> None:
+    least = min(_seconds(command.split()) for _ in range(TRIES))
+    print(f"claimbench {command}: {least:.3f} s")
     assert least < bound_seconds
 
 
