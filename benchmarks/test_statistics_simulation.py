@@ -61,7 +61,8 @@ def _pausing(places: Numbers, _random: np.random.Generator) -> Numbers:
     """The card cools down between rounds, and slows down by 2% within each: the hardest case for pairs."""
     _, rounds, arms = places.shape
     within = np.rint(places * (rounds * arms - 1)) % arms
-    return np.multiply(within, -0.02 / (arms - 1))
+    slower: Numbers = -0.02 * within / (arms - 1)
+    return slower
 
 
 #: What the machine does while a block runs.
