@@ -68,7 +68,8 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     )
     useful = sum(each["useful_tokens"] for each in everyone)
     result.measured["figures"] = {
-        **measured.figures, "useful_tokens_per_second": useful / window, "useful_share": useful / tokens, **_data(trial),
+        **measured.figures, "useful_tokens_per_second": useful / window, "useful_share": useful / tokens,
+        "warmup_seconds": sum(measured.warmup_seconds), **_data(trial),
         **_state_per_parameter(trial, everyone),
     }  # fmt: skip
     trial.facts["compiled"] = measured.compiled
