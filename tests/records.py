@@ -48,7 +48,7 @@ from tests.shapes import (
 )  # fmt: skip
 
 __all__ = [
-    "CPU", "DEFAULTS", "DEFAULT_STUDIES", "FINGERPRINT", "H100", "STARTED", "CellShape", "StudyShape", "make_records",
+    "CPU", "DEFAULTS", "DEFAULT_STUDIES", "FINGERPRINT", "H100", "PARAMETERS", "STARTED", "CellShape", "StudyShape", "make_records",
     "many_records",
 ]  # fmt: skip
 
