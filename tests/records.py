@@ -48,8 +48,8 @@ from tests.shapes import (
 )  # fmt: skip
 
 __all__ = [
-    "CPU", "DEFAULTS", "DEFAULT_STUDIES", "FINGERPRINT", "H100", "PARAMETERS", "STARTED", "CellShape", "StudyShape", "make_records",
-    "many_records",
+    "CPU", "DEFAULTS", "DEFAULT_STUDIES", "FINGERPRINT", "H100", "PARAMETERS", "STARTED", "CellShape", "StudyShape",
+    "make_records", "many_records",
 ]  # fmt: skip
 
 
