@@ -12,10 +12,7 @@ class Later(Technique):
     """Known words that cannot run yet."""
 
     axes = (
-        Axis(name="devices", default=1, number=int, minimum=1, maximum=1024),
-        Axis(name="parallel", default="none", settings={k: "" for k in ("none", "dp", "ddp", "fsdp", "pipeline")}),
         Axis(name="zero", default="off", settings={"off": "", 0: "", 1: "", 2: "", 3: "", "offload": ""}),
-        Axis(name="batching", default="fixed", settings={k: "" for k in ("fixed", "padded", "packed", "token-budget")}),
         Axis(name="lora", default="off", settings={"off": ""}, number=int, minimum=1, maximum=1024),
         Axis(name="quantization", default="none", settings={"none": "", "nf4": ""}),
         Axis(name="pruning", default="off", settings={"off": ""}, number=float, maximum=1),
@@ -24,6 +21,6 @@ class Later(Technique):
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         for axis in self.axes:
-            if cell[axis.name] != axis.default and axis.name != "devices":
+            if cell[axis.name] != axis.default:
                 return f"{axis.name}={cell[axis.name]} is not built yet"
         return None

@@ -15,12 +15,19 @@ from harness.experiment.axes import AxisError, AxisTable
 from harness.experiment.cell import Cell
 from harness.techniques.attention import Attention
 from harness.techniques.base import Technique
+from harness.techniques.batching import Batching
 from harness.techniques.checkpointing import Checkpointing
+from harness.techniques.clip import Clip
 from harness.techniques.compilation import Compilation
+from harness.techniques.copying import Copying
+from harness.techniques.empty_cache import EmptyCache
 from harness.techniques.later import Later
 from harness.techniques.loading import Loading
+from harness.techniques.monitor import Monitor
 from harness.techniques.optimizer import Optimizer
+from harness.techniques.parallel import Parallel
 from harness.techniques.precision import Precision
+from harness.techniques.schedule import Schedule
 from harness.techniques.size import Size
 
 ENTRY_POINTS = "claimbench.techniques"
@@ -33,6 +40,13 @@ BUILT_IN: tuple[type[Technique], ...] = (
     Optimizer,
     Size,
     Loading,
+    Batching,
+    Copying,
+    Parallel,
+    EmptyCache,
+    Clip,
+    Schedule,
+    Monitor,
     Later,
 )
 
@@ -48,10 +62,13 @@ def techniques() -> tuple[Technique, ...]:
     for point in entry_points(group=ENTRY_POINTS):
         try:
             technique = point.load()()
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises, the user needs its name
-            raise EnvironmentProblem(f"technique {point.name!r} of {point.value} cannot be loaded ({error}); mend or uninstall it") from error
+        except Exception as error:
+            # whatever a stranger's module raises, the user needs its name
+            message = f"technique {point.name!r} of {point.value} cannot be loaded ({error}); mend or uninstall it"
+            raise EnvironmentProblem(message) from error
         if not isinstance(technique, Technique):
-            raise EnvironmentProblem(f"technique {point.name!r} of {point.value} is no harness.techniques.base.Technique")
+            message = f"technique {point.name!r} of {point.value} is no harness.techniques.base.Technique; mend it"
+            raise EnvironmentProblem(message)
         found.append(technique)
     return tuple(found)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-
 #: Names on the host's side that say something: operators, the flash-attn package's, and launches of CUDA graphs.
 _OPERATORS = ("aten::", "flash_attn", "_flash", "cudaGraphLaunch")
 
@@ -24,6 +23,8 @@ class Profile:
     """ATen operators by name → calls; a compiled graph shows only what it did not fuse."""
     kernel_seconds: dict[str, float] = field(default_factory=dict)
     """GPU kernels by name → seconds in all."""
+    kernel_streams: dict[str, set[int]] = field(default_factory=dict)
+    """GPU kernels and copies by name → numbers of the streams they ran on."""
     wall_seconds: float = 0.0
 
     def matching(self, *parts: str) -> dict[str, int]:
@@ -53,12 +54,16 @@ def _read(profiler: Any, wall: float) -> Profile:
     kernels: Counter[str] = Counter()
     operators: Counter[str] = Counter()
     seconds: dict[str, float] = {}
+    streams: dict[str, set[int]] = {}
     # kineto's own events: building the tree of events() costs seconds for a step of ten thousand operators
     for event in profiler.profiler.kineto_results.events():
         name = event.name()
         if event.device_type() == torch.autograd.DeviceType.CUDA:
             kernels[name] += 1
             seconds[name] = seconds.get(name, 0.0) + event.duration_ns() / 1e9
+            streams.setdefault(name, set()).add(event.device_resource_id())
         elif name.startswith(_OPERATORS):
             operators[name] += 1
-    return Profile(kernels=kernels, operators=operators, kernel_seconds=seconds, wall_seconds=wall)
+    return Profile(
+        kernels=kernels, operators=operators, kernel_seconds=seconds, kernel_streams=streams, wall_seconds=wall
+    )

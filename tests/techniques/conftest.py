@@ -22,5 +22,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def run_trial() -> Callable[..., TrialResult]:
-    """`run_trial(precision="bf16")` runs one training trial here; `tests.training.run_trial` says what else it takes."""
+    """`run_trial(precision="bf16")` trains here; `tests.training.run_trial` says what else it takes."""
     return run_one
