@@ -94,6 +94,15 @@ def joined(errors: Iterable[InputError]) -> InputError:
     return type(first)("\n".join([first.message, *map(str, rest)]), place=first.place)
 
 
+def printable(text: str) -> str:
+    """The text with what a terminal would obey or hide (control and direction characters, line breaks) written out.
+
+    >>> printable("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def suggestion(word: object, known: Iterable[object]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or the list of what is known when nothing is near.
 

@@ -25,7 +25,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.reader import ReaderError
 
-from harness.errors import InputError, Place, joined
+from harness.errors import InputError, Place, joined, printable
 from harness.experiment.nodes import Node, Scalar
 
 LARGEST_DEPTH = 40
@@ -68,10 +68,11 @@ def _events(text: str, file: str, error: type[InputError], yaml: YAML) -> Iterat
         mark = problem.problem_mark or problem.context_mark
         place = Place(file=file, line=mark.line + 1, column=mark.column + 1) if mark else Place(file=file)
         what = " ".join(f"{problem.context or ''} {problem.problem or ''}".split())
-        raise error(f"this is not YAML: {what}; check indentation, quotes and brackets here", place=place) from None
+        message = f"this is not YAML: {printable(what)}; check indentation, quotes and brackets here"
+        raise error(message, place=place) from None
     except (YAMLError, YAMLStreamError, *_STRAY_ERRORS) as problem:
         what = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise error(f"this is not YAML: {what}; check what follows here", place=place) from None
+        raise error(f"this is not YAML: {printable(what)}; check what follows here", place=place) from None
 
 
 @dataclass(kw_only=True)
@@ -234,7 +235,7 @@ class _Composer:
         return Place(file=self._file, line=event.start_mark.line + 1, column=event.start_mark.column + 1)
 
     def _fail(self, event: Event, message: str) -> NoReturn:
-        raise self._error(message, place=self._place(event))
+        raise self._error(printable(message), place=self._place(event))
 
 
 def _is_written(event: Any) -> bool:

@@ -109,12 +109,21 @@ class MatrixReader:
         rounds = shape.rounds if shape and shape.rounds is not None else self._rounds
         if shape:
             self._check_shape(shape, parts, rounds)
-        entry = self._workloads.get(str(content.get("workload")))
+        entry = self._entry(content.get("workload"), path)
         if entry is None:
             return None
         baseline = self._cell(entry, parts)
         self._check_parts(parts, entry, baseline, rounds, whole=len(self._problems) == before)
         return _made(name, shape, parts, baseline, rounds) if shape and len(self._problems) == before else None
+
+    def _entry(self, name: object, path: tuple[str, str]) -> _Entry | None:
+        """The workload that a study names; what is no text is a matter of the shape."""
+        if not isinstance(name, str):
+            return None
+        if name not in self._workloads:
+            hint = suggestion(name[:80], self._workloads)
+            self._problems.add(f"unknown workload {shown(name)}{hint}", [*path, "workload"])
+        return self._workloads.get(name)
 
     def _parts(self, path: tuple[str, str], written: Mapping[str, object], wrong: Collection[str]) -> checks.StudyParts:
         """The settings of a study, read also where another part of it is wrong, so that all is said at once."""
@@ -150,9 +159,6 @@ class MatrixReader:
     def _check_shape(self, shape: StudyShape, parts: checks.StudyParts, rounds: int) -> None:
         """What can be said without the workload."""
         path = parts.path
-        if shape.workload not in self._workloads:
-            hint = suggestion(shape.workload[:80], self._workloads)
-            self._problems.add(f"unknown workload {shown(shape.workload)}{hint}", [*path, "workload"])
         if shape.kind not in self._kinds:
             hint = suggestion(shape.kind[:80], self._kinds)
             self._problems.add(f"unknown kind {shown(shape.kind)}{hint}", [*path, "kind"])

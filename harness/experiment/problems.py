@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.errors import InputError, joined, suggestion
+from harness.errors import InputError, joined, printable, suggestion
 from harness.experiment.reader import Document
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Problems:
         Raises:
             the document's error: there are as many problems as one shows.
         """
+        message = printable(message)
         if len(message) > LONGEST_MESSAGE:
             message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 4 :]}"
         self._found.append(self._error(message, place=self._document.place(path, key=key)))

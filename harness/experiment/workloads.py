@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.errors import suggestion
 
 #: Built-in shapes; `trial.shapes` holds what stands behind each.
-BUILT_IN_MODELS = ("tiny", "tiny-gpt2", "gpt2-124m", "gpt2-350m", "qwen2-0.5b", "llama-1b")
+BUILT_IN_MODELS = ("tiny", "tiny-gpt2", "gpt2-124m", "gpt2-124m-padded", "gpt2-350m", "qwen2-0.5b", "llama-1b")
 #: Built-in data; `trial.corpus` prepares it.
 BUILT_IN_DATA = ("stdlib", "stdlib-bpe", "synthetic")
 

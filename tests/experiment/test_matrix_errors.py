@@ -156,6 +156,14 @@ CASES = {
             "matrix.yaml:7:3: the name '../a;rm' will not do; use letters, digits, '.', '_', '+' and '-' (80 at most)"
         ],
     ),
+    "a name that would turn the line around": (
+        HEAD + STUDY.replace("small", '"small\\u202e"') + "    axes: {attention: flash2}\n    \"a\\nb\u200b\": 1\n",
+        [
+            "matrix.yaml:8:15: unknown workload 'small\\u202e'; did you mean 'small'?",
+            "matrix.yaml:10:5: unknown key 'a\\nb\\u200b'; known: workload, kind, design, baseline, axes, sweep, "
+            "points, combinations, rounds, warmup_steps, steps, options, smoke, question",
+        ],
+    ),
     "another schema": (
         HEAD.replace("schema: 1", "schema: 2") + STUDY + "    axes: {attention: flash2}\n",
         ["matrix.yaml:1:9: schema: 2 is not one of 1"],
