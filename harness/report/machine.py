@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,16 +76,19 @@ def device_memory_bytes(environment: Mapping[str, Any]) -> int | None:
 
 def _environments(records: Sequence[Record]) -> list[tuple[dict[str, Any], int]]:
     """Distinct environments with the number of their trials, most used first."""
-    kept: dict[str, dict[str, Any]] = {}
-    counts: Counter[str] = Counter()
-    known: dict[int, str] = {}
+    kept: dict[bytes, dict[str, Any]] = {}
+    counts: Counter[bytes] = Counter()
     for record in records:
-        key = known.get(id(record.environment))
-        if key is None:
-            key = known[id(record.environment)] = json.dumps(record.environment, sort_keys=True, default=str)
+        key = marshal.dumps(record.environment)  # of plain JSON values; ten times as fast as writing JSON
         kept.setdefault(key, record.environment)
         counts[key] += 1
-    return [(kept[key], count) for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    same: Counter[str] = Counter()
+    found: dict[str, dict[str, Any]] = {}
+    for key, count in counts.items():
+        text = json.dumps(kept[key], sort_keys=True, default=str)
+        same[text] += count
+        found.setdefault(text, kept[key])
+    return [(found[text], count) for text, count in sorted(same.items(), key=lambda item: (-item[1], item[0]))]
 
 
 def _title(environment: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from harness.report.page import Page, build
 from harness.results.record import Record
 
 #: A store of more trials than this gets fewer figures: the tables take the time.
-LARGE, LARGE_BUDGET = 5000, 16
+LARGE, LARGE_BUDGET = 5000, 12
 
 
 def write_report(judgement: Judgement, claims: Claims, records: Sequence[Record], folder: Path, *, name: str) -> Path:

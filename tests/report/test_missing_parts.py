@@ -1,0 +1,95 @@
+"""Whatever is missing, there is a page, and it says what is missing and what to run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import EnvironmentProblem
+from harness.judgement.claims import Claims
+from harness.judgement.judge import judge
+from harness.report import render_report
+from harness.trial.outcome import Outcome
+from tests.records import CPU, CellShape, StudyShape, make_records
+from tests.report import samples
+from tests.report.reading import see
+
+RUN = "claimbench run --matrix matrix.yaml"
+
+
+def page_of(folder: Path) -> str:
+    seen = see((folder / "report.html").read_text(encoding="utf-8"))
+    assert not seen.wrong
+    return " ".join(seen.text.split())
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    _, folder = samples.render([], samples.claims(), tmp_path)
+    text = page_of(folder)
+    assert f"Nothing is stored yet, so every claim is “not run”. Run: {RUN}" in text
+    assert f"No trial is stored. Run: {RUN}" in text
+    assert "Nothing is stored yet" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_no_claim_at_all(tmp_path: Path) -> None:
+    none = Claims.model_construct(schema_=1, documents={}, claims={}, file="")
+    _, folder = samples.render(samples.run()[:15], none, tmp_path)
+    assert "The claims file holds no claim that was judged." in page_of(folder)
+
+
+def test_one_claim_only(tmp_path: Path) -> None:
+    every = samples.claims()
+    one = every.model_copy(update={"claims": {"amp-speed": every.claims["amp-speed"]}})
+    _, folder = samples.render([each for each in samples.run() if each.study == "precision"], one, tmp_path)
+    text = page_of(folder)
+    assert "Where the documents contradict each other" not in text
+    assert "No study adds techniques one on top of the other" in text
+    assert "No study measures a combination together with each of its parts" in text
+
+
+def test_every_trial_failed(tmp_path: Path) -> None:
+    nothing = {
+        "outcome": Outcome.CRASH, "reason": "RuntimeError: no", "tokens_per_second": None, "step_seconds": [],
+        "phases": {}, "peak_allocated_bytes": None, "peak_reserved_bytes": None, "peak_device_bytes": None,
+        "losses": [], "utilisation": None, "mfu": None, "figures": {},
+    }  # fmt: skip
+    failed = [replace(each, **nothing) for each in samples.run()]  # type: ignore[arg-type]
+    _, folder = samples.render(failed, samples.claims(), tmp_path)
+    text = page_of(folder)
+    for words in (
+        "No cell has both tokens/s and device memory", "No trial recorded the phases of a step",
+        "No A/A control has a ratio", "RuntimeError: no", "No curve: study attention has no two measured sweep points.",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_a_run_without_a_gpu_says_so_at_the_top(tmp_path: Path) -> None:
+    shape = StudyShape(name="precision", cells=(CellShape(settings={"precision": "amp-bf16"}, ratio=0.7),))
+    records = make_records([shape], rounds=3, environment=CPU, scale="smoke")
+    _, folder = samples.render(records, samples.claims(), tmp_path)
+    text = page_of(folder)
+    top = text[: text.index("What the documents claim")]
+    assert "Smoke scale on a CPU" in top
+    assert "Noise labels only; nothing here says anything about a GPU" in top
+    assert "CPU only: Synthetic CPU, 2 cores" in top
+    assert "not comparable" in text
+    assert f"{RUN} --scale smoke --rounds 3" in text
+    assert "needs a GPU" in text
+
+
+def test_a_study_without_a_sweep_has_no_curve_and_no_gap(tmp_path: Path) -> None:
+    records = [each for each in samples.run() if each.study == "precision"]
+    _, folder = samples.render(records, samples.claims(), tmp_path)
+    assert not list((folder / "figures").glob("sweep-*"))
+    section = (
+        (folder / "report.html").read_text(encoding="utf-8").split('id="claim-amp-speed"')[-1].split("</article>")[0]
+    )
+    assert "Where it holds" not in section
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(EnvironmentProblem, match=r"cannot be written to .*; name another folder with --output"):
+        render_report(judge([], samples.claims()), samples.claims(), [], tmp_path / "file", name="x")

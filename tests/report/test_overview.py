@@ -1,0 +1,69 @@
+"""What is computed across cells: Pareto fronts, stacks, products of gains, targets; each worked out by hand."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from harness.judgement.compare import compare
+from harness.judgement.judged import BlockResult, Judgement
+from harness.report.figures.scatter import Spot
+from harness.report.frontier import front
+from harness.report.interactions import combinations_of
+from harness.report.order import in_reading_order, natural
+from harness.report.stack import stack_of
+from tests.records import CellShape, StudyShape, make_records
+from tests.report import samples
+
+
+@pytest.fixture(scope="module")
+def blocks() -> dict[str, BlockResult]:
+    return {block.study: block for block in compare(samples.run()).blocks}
+
+
+def test_the_pareto_front_has_only_cells_that_no_other_beats_on_both() -> None:
+    points = [(10, 100), (8, 90), (8, 95), (12, 99), (20, 130), (25, 130)]
+    spots = [Spot(group="g", x=x, y=y) for x, y in points]
+    assert [points[index] for index in front(spots)] == [(8, 95), (10, 100), (20, 130)]
+
+
+def test_a_stack_is_found_by_what_its_cells_change(blocks: dict[str, BlockResult]) -> None:
+    assert [arm.name.count("=") for arm in stack_of(blocks["stack"])] == [1, 2, 3]
+    assert stack_of(blocks["precision"]) == ()
+    assert stack_of(blocks["factorial"]) == ()
+
+
+def test_a_combination_stands_against_the_product_of_its_parts(blocks: dict[str, BlockResult]) -> None:
+    """compile 1.5x and flash 2.0x would give 3.0x; together they gave 2.4x."""
+    (found,) = combinations_of(blocks["factorial"])
+    assert found.product == pytest.approx(3.0, rel=0.02)
+    assert found.arm.speedup is not None
+    assert found.arm.speedup.value == pytest.approx(2.4, rel=0.02)
+    assert combinations_of(blocks["stack"]) == (), "its parts were not measured alone"
+
+
+def test_the_sentences_hold_what_was_computed(html: str) -> None:
+    text = re.sub(r"<[^>]+>", "", html)
+    assert "Study factorial: of 1 combination, 1 gave less than the product of the parts, 0 more, 0 the same" in text
+    assert re.search(r"Study stack: all together 1\.\d\dx \[.*?\] the speed of the baseline; most comes from "
+                     r"precision=amp-bf16 \(1\.\d\dx\), least from checkpointing=full \(0\.8\dx\)", text)  # fmt: skip
+    assert re.search(r"(\d+) of \1 predictions lie between 1 and 1 times", text) is None, "all are 10% too low"
+    assert "the lowest is 0.90x, the highest 0.90x" in text
+
+
+def test_cells_stand_in_reading_order() -> None:
+    shape = StudyShape(
+        name="batch",
+        cells=[CellShape(settings={"batch_size": size}) for size in (128, 64, 4)],
+        sweep=("sequence_length", (2048, 512)),
+    )
+    blocks = compare(make_records([shape], rounds=3)).blocks
+    ordered = in_reading_order(Judgement(verdicts=(), blocks=blocks, excluded=())).blocks
+    assert [block.sweep["sequence_length"] for block in ordered] == [512, 2048]
+    names = ["baseline", "control", "batch_size=4", "batch_size=64", "batch_size=128"]
+    assert [[arm.name for arm in block.arms] for block in ordered] == [names, names]
+
+
+def test_natural_order_of_numbers_in_names() -> None:
+    assert sorted(["b=128", "b=64", "a", "b=8.5"], key=natural) == ["a", "b=8.5", "b=64", "b=128"]

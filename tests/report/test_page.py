@@ -1,0 +1,155 @@
+"""The page: every number from the data, every name as text, the same bytes each time, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.judgement.judged import Judgement, Word
+from tests.report import samples
+from tests.report.reading import see
+
+ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def test_the_first_screen_says_where_when_and_how_many(judgement: Judgement, html: str) -> None:
+    top = see(html[: html.index('id="claims"')]).text
+    assert "NVIDIA H100 80GB HBM3" in top
+    assert re.search(r"2026-03-0\d \d\d:\d\d UTC to 2026-03-0\d", top)
+    assert "torch 2.13.0" in top
+    words = [verdict.word for verdict in judgement.verdicts]
+    assert words == [Word.CONFIRMED, Word.REFUTED_ABOVE, Word.REFUTED_BELOW, Word.NOT_RUN]
+    tiles = re.findall(r"<b>(\d+)</b><span>([^<]+)</span>(?:<small>([^<]+))?", html)
+    assert tiles == [
+        ("1", "confirmed", ""), ("2", "refuted", "1 below, 1 above"), ("0", "inconclusive", ""), ("0", "reported", ""),
+        ("0", "not testable here", ""), ("1", "not run", ""),
+    ]  # fmt: skip
+
+
+def test_every_measured_figure_stands_in_page_markdown_and_table(
+    judgement: Judgement, html: str, markdown: str, folder: Path
+) -> None:
+    table = (folder / "tables" / "claims.csv").read_text(encoding="utf-8")
+    for verdict in judgement.verdicts[:3]:
+        assert verdict.measured
+        assert html.count(verdict.measured) >= 2
+        assert verdict.measured in markdown.replace("\\", "")
+        assert f'"{verdict.measured}"' in table
+
+
+def test_other_data_gives_other_numbers(judgement: Judgement, html: str, tmp_path: Path) -> None:
+    slower, folder = samples.render(samples.run(amp=1.2), samples.claims(), tmp_path)
+    before, after = judgement.verdicts[0], slower.verdicts[0]
+    assert (before.word, after.word) == (Word.CONFIRMED, Word.REFUTED_BELOW)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert before.measured not in page
+    assert after.measured in page
+    assert after.measured not in html
+
+
+def test_a_claim_has_its_place_its_origin_and_its_proof(html: str) -> None:
+    section = html[html.index('<article class="claim" id="claim-amp-speed"') :].split("</article>", maxsplit=1)[0]
+    text = see(section).text
+    for words in (
+        "约1.5-2倍训练速度", "Training summary", "训练代码优化总结", "§1C", "001.txt", "A blog of 2019.",
+        "Baseline is fp32.", "precision=amp-bf16 against baseline in study precision", "precision seen",
+        "3 of 3 trials",
+        "Parity with the baseline", "reserved ÷ baseline", "Loss curves of study precision",
+    ):  # fmt: skip
+        assert words in text, words
+    assert 'lang="zh"' in section
+
+
+def test_a_claim_that_was_not_run_says_what_to_run(html: str) -> None:
+    section = html[html.index('<article class="claim" id="claim-never-run"') :].split("</article>", maxsplit=1)[0]
+    assert "claimbench run --matrix matrix.yaml --study absent" in section
+
+
+def test_contradictions_stand_side_by_side_on_one_curve(html: str) -> None:
+    part = html[html.index('id="contradictions"') : html.index('id="sections"')]
+    text = see(part).text
+    assert part.count("<svg") == 1
+    assert "Holds from sequence length 2048 upward; at 512 it is 1.05x, at 1024 it is 1.30x." in text
+    assert "Holds at no sequence length measured (512 to 4096)" in text
+
+
+def test_excluded_trials_are_listed_with_their_reason(html: str) -> None:
+    part = see(html[html.index('id="excluded"') : html.index('id="environment"')]).text
+    assert part.count("CUDA out of memory") == 3
+    assert part.count("expected a flash kernel") == 3
+
+
+def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
+    known = samples.claims(
+        statement=f"Faster {ATTACK}", origin=ATTACK, conditions=[ATTACK],
+        sources=[{"document": "D1", "section": ATTACK, "quote": f"{ATTACK} | `x` **bold**"}],
+    )  # fmt: skip
+    records = [
+        replace(record, arm=f"{record.arm} {ATTACK}", reason=ATTACK if record.reason else "")
+        if record.arm not in {"baseline", "control"}
+        else record
+        for record in samples.run()
+    ]
+    _, folder = samples.render(records, known, tmp_path, name=ATTACK)
+    seen = see((folder / "report.html").read_text(encoding="utf-8"))
+    assert seen.tags["script"] == 1, "the page's own"
+    assert seen.tags["img"] == 0
+    assert not seen.wrong
+    assert seen.text.count(ATTACK) > 10
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    assert "<script" not in markdown
+    assert "<img" not in markdown
+    assert r"\*\*bold\*\*" in markdown
+    assert all("<script" not in path.read_text(encoding="utf-8") for path in (folder / "figures").glob("*.svg"))
+
+
+def test_the_same_trials_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    _, again = samples.render(samples.run(), samples.claims(), tmp_path)
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    assert len(files) > 25
+    assert [str(path) for path in files if (folder / path).read_bytes() != (again / path).read_bytes()] == []
+
+
+def test_figures_and_tables_of_an_earlier_report_do_not_stay(tmp_path: Path) -> None:
+    for stale in ("figures/old.svg", "figures/old.png", "tables/old.csv"):
+        (tmp_path / stale).parent.mkdir(exist_ok=True)
+        (tmp_path / stale).write_text("old", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    samples.render(samples.run()[:5], samples.claims(), tmp_path)
+    assert not list(tmp_path.rglob("old.*"))
+    assert (tmp_path / "notes.txt").exists(), "what is not the report's stays"
+
+
+def test_the_page_needs_nothing_from_elsewhere(html: str) -> None:
+    seen = see(html)
+    assert all(link.startswith("#") or link == "data:," for link in seen.links)
+    assert all(source.startswith("#") for source in seen.sources)
+    assert "@import" not in html
+    assert not re.findall(r"url\((?!#)", html)
+
+
+def test_every_link_has_a_target_and_every_id_is_there_once(html: str) -> None:
+    seen = see(html)
+    assert not seen.wrong
+    assert len(seen.ids) == len(set(seen.ids))
+    targets = {link[1:] for link in [*seen.links, *seen.sources] if link.startswith("#")}
+    assert targets <= set(seen.ids)
+
+
+@pytest.mark.parametrize(
+    "part", ["pareto", "stack", "interactions", "phases", "memory", "targets", "estimator", "noise"]
+)
+def test_every_section_has_its_figure(part: str, html: str) -> None:
+    section = html[html.index(f'<section id="{part}"') :].split("</section>", maxsplit=1)[0]
+    assert "<svg" in section
+    assert 'class="gap"' not in section
+
+
+def test_markdown_links_figures_that_exist(markdown: str, folder: Path) -> None:
+    linked = re.findall(r"\]\((figures/[^)]+)\)", markdown)
+    assert len(linked) > 8
+    assert all((folder / name).exists() for name in linked)

@@ -1,0 +1,129 @@
+"""Sweeps in words: which points lie on a line, and where along it a claim holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.judgement.claims import Claim
+from harness.judgement.judged import BlockResult
+from harness.judgement.metrics import METRICS
+from harness.report.contradictions import bounds_on
+from harness.report.families import families
+from harness.report.sweeps import Curve, Point, where_it_holds
+
+SPEEDUP = METRICS["speedup"]
+
+
+def curve(*points: tuple[float, float, float, float], absent: tuple[str, ...] = ()) -> Curve:
+    made = tuple(Point(x=x, value=value, low=low, high=high) for x, value, low, high in points)
+    return Curve(name="flash", points=made, absent=absent, primary=True)
+
+
+def tight(*pairs: tuple[float, float]) -> Curve:
+    return curve(*((x, value, value - 0.01, value + 0.01) for x, value in pairs))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (tight((512, 1.05), (1024, 1.2), (2048, 2.5), (4096, 3)),
+         "Holds from sequence length 2048 upward; at 512 it is 1.05x, at 1024 it is 1.20x."),
+        (tight((512, 2.2), (1024, 2.1), (2048, 1.5)), "Holds up to sequence length 1024; at 2048 it is 1.50x."),
+        (tight((512, 2.2), (1024, 2.1)), "Holds at every sequence length measured (512 to 1024)."),
+        (tight((512, 1.1), (1024, 1.2)),
+         "Holds at no sequence length measured (512 to 1024); at 512 it is 1.10x, at 1024 it is 1.20x."),
+        (tight((512, 1), (1024, 2.5), (2048, 2.6), (4096, 5)),
+         "Holds from sequence length 1024 to 2048; at 512 it is 1.000x, at 4096 it is 5.00x."),
+        (tight((512, 2.5), (1024, 1.5), (2048, 2.5)),
+         "Holds at sequence length 512 and 2048 only; at 1024 it is 1.50x."),
+        (curve((512, 2.5, 2.4, 2.6), (1024, 2.05, 1.95, 2.15)),
+         "Holds at sequence length 512 only; at 1024 it is 2.05x (undecided)."),
+        (curve((512, 2.5, 2.4, 2.6), (1024, 2.6, 2.5, 2.7), absent=("8192 (oom)",)),
+         "Holds at every sequence length measured (512 to 1024); no figure at 8192 (oom)."),
+        (tight((1, 1), (2, 1.1), (4, 1.2), (8, 1.3), (16, 2.5)),
+         "Holds at sequence length 16 only; at 1 it is 1.000x, at 8 it is 1.30x."),
+    ],
+)  # fmt: skip
+def test_the_sentence(line: Curve, sentence: str) -> None:
+    assert where_it_holds(line, "sequence_length", SPEEDUP, (2, 4)) == sentence
+
+
+def test_a_point_that_trained_something_else_never_holds() -> None:
+    points = (Point(x=1, value=2.5, low=2.4, high=2.6), Point(x=2, value=2.5, low=2.4, high=2.6, different=True))
+    line = Curve(name="flash", points=points, absent=(), primary=True)
+    sentence = where_it_holds(line, "batch_size", SPEEDUP, (2, 4))
+    assert sentence == "Holds at batch size 1 only; at 2 it is 2.50x (fast but different)."
+
+
+def test_one_sided_ranges_and_statements() -> None:
+    line = tight((1, 1.5), (2, 2.5))
+    assert where_it_holds(line, "batch_size", SPEEDUP, (2, None)) == "Holds at batch size 2 only; at 1 it is 1.50x."
+    assert where_it_holds(line, "batch_size", SPEEDUP, (None, None)) == ""
+
+
+def block(**sweep: int) -> BlockResult:
+    return BlockResult(
+        study="s", block=str(sweep), kind="training", workload="w", model="m", sweep=dict(sweep), scale="full",
+        device="GPU", fingerprint="f", arms=(), noise_floor=None, suspect=False, rounds=3,
+    )  # fmt: skip
+
+
+def lines(*blocks: BlockResult) -> list[list[tuple[str, str, list[object]]]]:
+    return [
+        [(family.axis, family.fixed, [each.sweep[family.axis] for each in family.blocks]) for family in group]
+        for group in families(blocks)
+    ]
+
+
+def test_a_plain_sweep_is_one_line_in_order_of_its_values() -> None:
+    assert lines(block(sequence_length=2048), block(sequence_length=512)) == [[("sequence_length", "GPU", [512, 2048])]]
+
+
+def test_length_and_batch_that_keep_the_tokens_are_one_line() -> None:
+    points = [block(sequence_length=length, batch_size=8192 // length) for length in (512, 1024, 2048)]
+    assert lines(*points) == [[("sequence_length", "8192 tokens a batch, GPU", [512, 1024, 2048])]]
+
+
+def test_a_cross_of_points_is_shown_as_its_two_lines() -> None:
+    cross = [(1024, 2), (1024, 8), (1024, 24), (256, 32), (4096, 2)]
+    points = [block(sequence_length=length, batch_size=batch) for length, batch in cross]
+    assert lines(*points) == [
+        [("batch_size", "sequence length 1024, GPU", [2, 8, 24])],
+        [("sequence_length", "8192 tokens a batch, GPU", [256, 1024, 4096])],
+    ]
+
+
+def test_a_grid_is_one_figure_with_a_line_for_each_row() -> None:
+    points = [block(prefetch=prefetch, workers=workers) for prefetch in (2, 4) for workers in (1, 4, 8)]
+    assert lines(*points) == [[("workers", "prefetch 2, GPU", [1, 4, 8]), ("workers", "prefetch 4, GPU", [1, 4, 8])]]
+
+
+def test_points_of_words_are_no_line() -> None:
+    assert families([replace_sweep("a"), replace_sweep("b")]) == ()
+
+
+def replace_sweep(word: str) -> BlockResult:
+    from dataclasses import replace
+
+    return replace(block(), sweep={"data": word})
+
+
+def test_ranges_of_related_metrics_stand_on_one_axis() -> None:
+    """7.6 times less is 1 - 1/7.6 = 86.8% saved; a ratio r of 0.5 to 0.7 saves 30 to 50%."""
+    saved, fewer = METRICS["peak_saved"], claim("peak_ratio", (4, 8))
+    assert bounds_on(saved, fewer) == pytest.approx((0.75, 0.875))
+    assert bounds_on(saved, claim("peak_ratio", (4, None))) == (0.75, None)
+    assert bounds_on(METRICS["peak_ratio"], claim("peak_saved", (0.5, 0.75))) == pytest.approx((2, 4))
+    assert bounds_on(saved, claim("speedup", (1, 2))) == (None, None)
+
+
+def claim(metric: str, bounds: tuple[float | None, float | None]) -> Claim:
+    return Claim(
+        id="c",
+        statement="s",
+        sources=({"document": "D", "quote": "q"},),
+        form="range",
+        metric=metric,
+        range=bounds,
+        study="s",
+    )  # type: ignore[arg-type]
