@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Marks of one step: its start, four a micro-batch, the optimizer, and the ones a technique may add.
 _MARKS_A_STEP = 8
+#: A gradient whose largest entry is below counts as none, as D3's diagnose_gradients has it.
+ZERO = 1e-8
 
 
 @dataclass(kw_only=True)
@@ -57,6 +59,7 @@ def _warm_up(run: TrainingRun, measured: Measured) -> None:
         last = number == run.spec.warmup_steps - 1
         if last:
             hooks.append(lambda: _note_state(run, measured, "before_step"))
+            hooks.append(lambda: measured.figures.update(gradient_health(run)))
         run.before_optimizer[:0] = hooks
         if last:
             _count_activations(run, measured)
@@ -123,6 +126,19 @@ def gradient_norm(run: TrainingRun) -> float:
     if run.split_gradients:
         norm = math.sqrt(sum(each * each for each in group.gather(norm, run.ranks)))
     return norm / (run.scaler.get_scale() if run.scaler is not None else 1.0)
+
+
+def gradient_health(run: TrainingRun) -> dict[str, int]:
+    """Gradients that are not finite, and those below `ZERO` throughout, counted; one wait for the device."""
+    parts = [part.to_local() if hasattr(part, "to_local") else part for part in run.gradient_tensors()]
+    if not parts:
+        return {}
+    largest = torch.stack([part.detach().abs().max().float() for part in parts if part.numel()]).tolist()
+    scale = run.scaler.get_scale() if run.scaler is not None else 1.0
+    return {
+        "bad_gradients": sum(not math.isfinite(each) for each in largest),
+        "zero_gradients": sum(each / scale < ZERO for each in largest),
+    }
 
 
 def _note_state(run: TrainingRun, measured: Measured, moment: str) -> None:

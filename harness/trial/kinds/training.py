@@ -12,7 +12,7 @@ import torch
 from harness.environment import Environment
 from harness.techniques.base import Evidence, Technique
 from harness.techniques.registry import techniques
-from harness.trial import flops, gradients, memory
+from harness.trial import estimator, flops, gradients, memory
 from harness.trial import ranks as group
 from harness.trial.corpus import prepare, read_about
 from harness.trial.measure import Measured, graph_breaks, measure
@@ -70,7 +70,7 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     result.measured["figures"] = {
         **measured.figures, "useful_tokens_per_second": useful / window, "useful_share": useful / tokens,
         "warmup_seconds": sum(measured.warmup_seconds), **_data(trial),
-        **_state_per_parameter(trial, everyone),
+        **_state_per_parameter(trial, everyone), **estimator.estimates(trial),
     }  # fmt: skip
     trial.facts["compiled"] = measured.compiled
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
@@ -108,13 +108,19 @@ def _state_per_parameter(trial: TrainingRun, everyone: list[dict[str, Any]]) -> 
 
 def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: TrialResult) -> None:
     """One profiled step, then every active technique's evidence. What does not hold makes the trial inert."""
-    active = [technique for technique in all_techniques if technique.active(trial.cell)]
     trial.profile = profile_step(trial.step, trial.device)
+    gather_evidence(trial, all_techniques, result)
+
+
+def gather_evidence(trial: TrainingRun, some_techniques: Iterable[Technique], result: TrialResult) -> None:
+    """Ask each technique that the cell asks for; the one-step profile is there already."""
     failed = []
-    for technique in active:
+    for technique in some_techniques:
+        if not technique.active(trial.cell):
+            continue
         evidence = technique.evidence(trial.cell, trial)
         if evidence is not None:
-            result.evidence[technique.axes[0].name] = _as_json(evidence)
+            result.evidence[technique.axes[0].name] = as_json(evidence)
             if not evidence.holds:
                 failed.append(evidence.reason)
     if failed and result.outcome is Outcome.OK:
@@ -122,7 +128,8 @@ def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: Trial
         result.reason = "; ".join(failed)
 
 
-def _as_json(evidence: Evidence) -> dict[str, Any]:
+def as_json(evidence: Evidence) -> dict[str, Any]:
+    """Evidence as it stands in a record."""
     return {
         "holds": evidence.holds, "word": evidence.word, "facts": evidence.facts,
         "reason": "" if evidence.holds else evidence.reason,
