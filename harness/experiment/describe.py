@@ -67,12 +67,12 @@ def plan_rows(plan: Plan) -> Iterator[PlanRow]:
 
 def summarise(plan: Plan) -> PlanSummary:
     """Count what a plan holds."""
-    rows = list(plan_rows(plan))
-    refused = Counter(row.refusal for row in rows if row.refusal is not None)
+    cells = [trial for trial in plan.trials if trial.round == 1]
+    refused = Counter(trial.refusal for trial in cells if trial.refusal is not None)
     return PlanSummary(
-        studies=len({row.study for row in rows}),
-        blocks=len({id(trial.block) for trial in plan.trials}),
-        cells=len(rows),
+        studies=len({trial.block.study for trial in cells}),
+        blocks=len({id(trial.block) for trial in cells}),
+        cells=len(cells),
         trials=len(plan.trials),
         to_run=sum(trial.refusal is None for trial in plan.trials),
         refused=dict(refused.most_common()),
