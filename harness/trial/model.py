@@ -30,7 +30,7 @@ def make_config(model: str, sequence_length: int) -> Any:
     return config
 
 
-def make_model(config: Any, *, attention: str, dtype: torch.dtype, device: torch.device, seed: int) -> nn.Module:
+def make_model(config: Any, *, attention: str | None, dtype: torch.dtype, device: torch.device, seed: int) -> nn.Module:
     """A causal language model with weights drawn from `seed`, in train mode.
 
     Weights are drawn in fp32 and then rounded, so that a bf16 cell starts from the rounded weights of its fp32 baseline

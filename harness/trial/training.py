@@ -27,7 +27,7 @@ from harness.trial.clock import STEP, Timeline, clock_for
 from harness.trial.corpus import prepare
 from harness.trial.data import make_loader
 from harness.trial.flops import Weights, count_parameters, count_weights
-from harness.trial.model import head_of, make_config, make_model
+from harness.trial.model import blocks_of, head_of, make_config, make_model
 from harness.trial.profile import Profile
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialSpec
@@ -50,8 +50,8 @@ class TrainingRun:
         """Contexts entered before the first call and held to the end (the choice of an attention kernel)."""
         # PROCESS
         self.parameter_dtype = torch.float32
-        self.attention = "sdpa"
-        """transformers' word for the attention implementation."""
+        self.attention: str | None = "sdpa"
+        """transformers' word for the attention implementation; None: what it chooses itself."""
         self.forward_contexts: list[Callable[[], AbstractContextManager[Any]]] = []
         """Entered around each forward (autocast)."""
         self.scaler: Any = None
@@ -72,6 +72,8 @@ class TrainingRun:
         """False in all but the last micro-batch of a step (data parallel gradients are exchanged only then)."""
         self.call: Callable[..., Any] = lambda **_: None
         """What is called with a batch; `model`, or its compiled form."""
+        self.loss_of: Callable[[Batch], torch.Tensor] = lambda batch: self.call(**batch, use_cache=False).loss
+        """The loss of a batch on the device; called under the forward contexts."""
         self.make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] = self._adamw
         self.optimizer_options: dict[str, Any] = {}
         self.optimizer: Any = None
@@ -99,6 +101,8 @@ class TrainingRun:
         """How often a block runs forward for one micro-batch, recomputation aside."""
         self.split_gradients = False
         """True where each rank holds another part of the gradient."""
+        self.own_gradients = False
+        """True where an engine keeps gradients in buffers of its own, away from `parameter.grad`."""
         self.gradient_tensors: Callable[[], Iterable[Any]] = self._gradients
         """This rank's gradients between backward and the optimizer's step."""
         self.state_parts: Callable[[], dict[str, Iterable[Any]]] = dict
@@ -153,8 +157,7 @@ class TrainingRun:
         with contextlib.ExitStack() as stack:
             for context in self.forward_contexts:
                 stack.enter_context(context())
-            loss: torch.Tensor = self.call(**batch, use_cache=False).loss
-            return loss
+            return self.loss_of(batch)
 
     def forward_plain(self, batch: Batch) -> torch.Tensor:
         """The loss of a batch from the model as it is before compilation: for looking inside, outside the window."""
@@ -206,6 +209,10 @@ class TrainingRun:
         return torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, **self.optimizer_options)
 
     # -- what others ask ----------------------------------------------------------------------------------------------
+
+    def blocks(self) -> list[nn.Module]:
+        """The model's repeated blocks."""
+        return blocks_of(self.plain_model)
 
     def trainable(self) -> list[nn.Parameter]:
         """Parameters that are trained."""
@@ -271,4 +278,4 @@ def make_batches(run: TrainingRun) -> None:
 
 
 #: Steps after the window: some techniques want one of their own besides the profiled one.
-PROBING_STEPS = 4
+PROBING_STEPS = 8
