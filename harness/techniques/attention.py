@@ -52,6 +52,7 @@ class Attention(Technique):
         ),
     )
     stage = Stage.PROCESS
+    packages = ("flash-attn",)
     requirement = "sdpa-efficient, sdpa-cudnn: a GPU; flash2: a GPU, flash-attn, bf16 (or fp16 where the build has it)"
     proof = "name of the attention kernel in a one-step profile"
 

@@ -59,6 +59,10 @@ class Evidence:
     """When it does not hold: one sentence with what was expected and what was seen. The trial becomes `inert`."""
 
 
+class Inert(Exception):
+    """Raised by a technique in a trial: it cannot take effect here. The message is the reason of the outcome `inert`."""
+
+
 class Technique:
     """Base of all techniques. Every method has a default, so that a subclass states only what is special to it."""
 

@@ -54,9 +54,12 @@ class Checkpointing(Technique):
             return
         model: Any = run.model
         enable_checkpointing(model, reentrant=cell["checkpointing"] == "reentrant")
-        # peft asks for input gradients by itself when it finds checkpointing on; here the setting decides
-        if cell["input_gradients"] == "on" and cell.settings.get("lora", "off") != "off":
-            model.enable_input_require_grads()
+        # transformers and peft turn input gradients on by themselves in places; here the setting decides
+        if cell["lora"] != "off":
+            if getattr(model, "_require_grads_hook", None) is not None:
+                model.disable_input_require_grads()
+            if cell["input_gradients"] == "on":
+                model.enable_input_require_grads()
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         if not run.plain_model.training:

@@ -36,11 +36,13 @@ class Precision(Technique):
         ),
     )
     stage = Stage.PROCESS
+    packages = ("deepspeed",)
     requirement = "tf32: a GPU of compute capability 8.0 or later; amp-fp16: a GPU; ds-bf16: deepspeed"
     proof = "data type of an inner activation and of the weights; for fp32 and tf32 the rounding error of a product"
 
     def active(self, cell: Cell) -> bool:
-        return True
+        # a configuration that is run as it was printed sets its own precision, and has evidence of its own
+        return cell.settings.get("deepspeed_config", "ours") == "ours"
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["precision"]

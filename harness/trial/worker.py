@@ -10,6 +10,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from harness.techniques.base import Inert
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult, TrialSpec
 
@@ -25,12 +26,16 @@ def main(spec_path: Path) -> int:
     ranks = Ranks.from_environment()
     try:
         result = runner(spec.kind)(spec, ranks, detect())
+    except Inert as reason:
+        result = TrialResult(outcome=Outcome.INERT, reason=str(reason))
     except MemoryError:
         result = TrialResult(outcome=Outcome.OOM, reason="out of host memory")
     except Exception as error:  # noqa: BLE001 - whatever a trial raises is its outcome, and is reported as such
         result = _failed(error)
-    # a rank that failed speaks for its trial: the others are stuck in a collective or gone
-    if ranks.first or result.outcome not in (Outcome.OK, Outcome.INERT, Outcome.INVALID):
+    # a rank that failed speaks for its trial: the others are stuck in a collective or gone. The first to fail is right:
+    # what the others raise then is that it has gone.
+    failed = result.outcome not in (Outcome.OK, Outcome.INERT, Outcome.INVALID)
+    if (failed and not Path(spec.record_path).exists()) or (ranks.first and not failed):
         result.write(Path(spec.record_path))
     if result.outcome in (Outcome.OK, Outcome.INERT, Outcome.INVALID):
         group.disconnect()
@@ -44,6 +49,8 @@ def _failed(error: Exception) -> TrialResult:
 
     traceback.print_exc()
     text = str(error).strip()
+    if "DefaultCPUAllocator: can't allocate memory" in text:
+        return TrialResult(outcome=Outcome.OOM, reason="out of host memory")
     if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text.lower():
         return TrialResult(outcome=Outcome.OOM, reason=f"out of device memory: {text.splitlines()[0] if text else ''}")
     first = text.splitlines()[0] if text else "no message"

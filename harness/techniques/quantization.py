@@ -1,0 +1,114 @@
+"""Frozen weights in four bits (QLoRA, arXiv 2305.14314)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from harness.environment import Environment
+from harness.experiment.axes import Axis
+from harness.experiment.cell import Cell
+from harness.techniques.base import Evidence, Inert, Stage, Technique
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from harness.trial.training import TrainingRun
+
+#: 4 bits a weight, an 8-bit scale for each 64 weights, and an fp32 scale and offset for each 256 of those: 0.52 bytes.
+_BYTES_A_WEIGHT_AT_MOST = 0.6
+
+
+class Quantization(Technique):
+    """bitsandbytes' NF4 layers with double quantization and bf16 compute, for every linear layer of the blocks."""
+
+    axes = (
+        Axis(
+            name="quantization",
+            default="none",
+            settings={
+                "none": "weights in the cell's own precision",
+                "nf4": "linear layers of the blocks frozen in 4-bit NF4, double quantization, bf16 compute",
+            },
+            meaning="number format of frozen weights",
+            documents=("D3",),
+        ),
+    )
+    stage = Stage.MODEL
+    packages = ("bitsandbytes",)
+    requirement = "bitsandbytes; lora (4-bit weights cannot be trained themselves); linear layers (not GPT-2's Conv1D)"
+    proof = "class of the layers, bytes a weight, compute type"
+
+    def requires(self, environment: Environment, cell: Cell) -> str | None:
+        if cell["quantization"] == "none":
+            return None
+        if not environment.has("bitsandbytes"):
+            return "quantization=nf4 needs bitsandbytes; pip install bitsandbytes"
+        if cell["lora"] == "off":
+            return "quantization=nf4 freezes the weights, so there must be something else to train; set lora to a rank"
+        return None
+
+    def apply(self, cell: Cell, run: TrainingRun) -> None:
+        if cell["quantization"] == "none":
+            return
+        from torch import nn
+
+        # Under FSDP a shard must be of the type that is computed with (axolotl#1494).
+        storage = "bfloat16" if cell["parallel"] == "fsdp" else "uint8"
+        for block in run.blocks():
+            for parent in list(block.modules()):
+                for name, layer in list(parent.named_children()):
+                    if type(layer) is nn.Linear:
+                        setattr(parent, name, _four_bit(layer, storage, run.device))
+        if not _layers(run.plain_model):
+            raise Inert("quantization=nf4: the blocks of this model hold no nn.Linear (GPT-2's layers are Conv1D); use a Llama or Qwen2 shape")
+
+    def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
+        layers = _layers(run.plain_model)
+        weights = sum(int(layer.weight.quant_state.shape.numel()) for layer in layers)
+        stored = sum(_stored_bytes(layer) for layer in layers)
+        each = stored / weights if weights else float("inf")
+        computes = sorted({str(layer.compute_dtype).removeprefix("torch.") for layer in layers})
+        facts = {
+            "layers": len(layers), "weights": weights, "bytes_a_weight": each, "compute_dtype": computes,
+            "double_quantization": all(layer.weight.quant_state.nested for layer in layers),
+        }  # fmt: skip
+        return Evidence(
+            holds=bool(layers) and each <= _BYTES_A_WEIGHT_AT_MOST and computes == ["bfloat16"],
+            word=f"{each:.3f} bytes a weight", facts=facts,
+            reason=f"quantization=nf4 was set, but {len(layers)} layers are 4-bit at {each:.2f} bytes a weight, computing in {computes}",
+        )  # fmt: skip
+
+
+def _four_bit(layer: nn.Linear, storage: str, device: Any) -> Any:
+    import bitsandbytes as bnb
+    import torch
+
+    new = bnb.nn.Linear4bit(
+        layer.in_features, layer.out_features, bias=layer.bias is not None, compute_dtype=torch.bfloat16,
+        compress_statistics=True, quant_type="nf4", quant_storage=getattr(torch, storage), device="meta",
+    )  # fmt: skip
+    new.weight = bnb.nn.Params4bit(
+        layer.weight.data.cpu(), requires_grad=False, compress_statistics=True, quant_type="nf4",
+        quant_storage=getattr(torch, storage), module=new,
+    )  # fmt: skip
+    if layer.bias is not None:
+        new.bias = torch.nn.Parameter(layer.bias.data, requires_grad=False)
+    # quantized as it moves to the device
+    new.weight = new.weight.to(device)
+    return new
+
+
+def _layers(model: nn.Module) -> list[Any]:
+    return [module for module in model.modules() if type(module).__name__ in ("Linear4bit",) or _wraps_four_bit(module)]
+
+
+def _wraps_four_bit(module: Any) -> bool:
+    """A sharded layer changes its class; its weight still knows how it was packed."""
+    return hasattr(module, "compute_dtype") and getattr(getattr(module, "weight", None), "quant_state", None) is not None
+
+
+def _stored_bytes(layer: Any) -> int:
+    weight, state = layer.weight, layer.weight.quant_state
+    nested = state.state2
+    parts = [weight.data, state.absmax, *([nested.absmax] if nested is not None else [])]
+    return sum(int(part.numel() * part.element_size()) for part in parts)
