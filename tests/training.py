@@ -89,14 +89,14 @@ def run_trial(kind: str = "training", **details: Any) -> TrialResult:
     import torch
 
     from harness.trial import ranks as group
-    from harness.trial.kinds import runner
     from harness.trial.ranks import Ranks
+    from harness.trial.worker import outcome_of
 
     torch.set_num_threads(1)  # two threads of a tiny model wait for each other more than they compute
     _forget_compilation()
     spec = spec_of(kind, **details)
     try:
-        result = runner(kind)(spec, Ranks(), cpu())
+        result = outcome_of(spec, Ranks(), cpu())
     finally:
         group.disconnect()
         torch.set_float32_matmul_precision("highest")

@@ -82,18 +82,24 @@ class Lora(Technique):
         run.backward = _refusing_nothing(run.backward)
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
-        adapters = {name: p for name, p in run.plain_model.named_parameters() if p.requires_grad}
+        trainable = {name: p for name, p in run.plain_model.named_parameters() if p.requires_grad}
+        adapters = {name: p for name, p in trainable.items() if "lora_" in name}
+        others = len(trainable) - len(adapters)
         trained = run.parameter_counts["trainable"] / run.parameter_counts["total"]
         missing = _without_gradient(run, adapters)
         still_zero = [name for name, p in adapters.items() if "lora_B" in name and not _whole(p).any()]
         dtypes = Counter(str(p.dtype).removeprefix("torch.") for p in run.plain_model.parameters())
         facts = {
-            "trainable_share": trained, "adapters": len(adapters), "without_gradient": len(missing), "zero_b": len(still_zero),
-            "parameter_dtypes": dict(dtypes),
+            "trainable_share": trained, "adapters": len(adapters), "without_gradient": len(missing),
+            "zero_b": len(still_zero), "parameter_dtypes": dict(dtypes),
         }  # fmt: skip
-        if not adapters or missing or still_zero:
-            what = f"{len(missing)} of {len(adapters)} adapter weights have no gradient, {len(still_zero)} B matrices are still zero"
-            return Evidence(holds=False, word="not trained", facts=facts, reason=f"lora={cell['lora']} trains nothing: {what}")
+        if not adapters or others:
+            reason = f"lora={cell['lora']} was set, but there are {len(adapters)} adapter weights and {others} others are trained"
+            return Evidence(holds=False, word=f"{len(adapters)} adapters", facts=facts, reason=reason)
+        if missing or still_zero:
+            what = f"{len(missing)} of {len(adapters)} weights have no gradient, {len(still_zero)} B matrices are still zero"
+            reason = f"lora={cell['lora']} trains nothing: {what}"
+            return Evidence(holds=False, word="not trained", facts=facts, reason=reason)
         return Evidence(holds=True, word=f"{100 * trained:.2f}% trained", facts=facts)
 
 

@@ -9,38 +9,49 @@ from __future__ import annotations
 import sys
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.techniques.base import Inert
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult, TrialSpec
+
+if TYPE_CHECKING:
+    from harness.environment import Environment
+    from harness.trial.ranks import Ranks
 
 
 def main(spec_path: Path) -> int:
     """Run the trial that `spec_path` describes on this rank; rank 0 writes the result. Returns the exit status."""
     from harness.environment import detect
     from harness.trial import ranks as group
-    from harness.trial.kinds import runner
     from harness.trial.ranks import Ranks
 
     spec = TrialSpec.read(spec_path)
     ranks = Ranks.from_environment()
-    try:
-        result = runner(spec.kind)(spec, ranks, detect())
-    except Inert as reason:
-        result = TrialResult(outcome=Outcome.INERT, reason=str(reason))
-    except MemoryError:
-        result = TrialResult(outcome=Outcome.OOM, reason="out of host memory")
-    except Exception as error:  # noqa: BLE001 - whatever a trial raises is its outcome, and is reported as such
-        result = _failed(error)
+    result = outcome_of(spec, ranks, detect())
     # a rank that failed speaks for its trial: the others are stuck in a collective or gone. The first to fail is right:
     # what the others raise then is that it has gone.
     failed = result.outcome not in (Outcome.OK, Outcome.INERT, Outcome.INVALID)
     if (failed and not Path(spec.record_path).exists()) or (ranks.first and not failed):
         result.write(Path(spec.record_path))
-    if result.outcome in (Outcome.OK, Outcome.INERT, Outcome.INVALID):
-        group.disconnect()
-        return 0
-    return 1
+    if failed:
+        return 1
+    group.disconnect()
+    return 0
+
+
+def outcome_of(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
+    """Run the trial's kind; whatever it raises becomes its outcome."""
+    from harness.trial.kinds import runner
+
+    try:
+        return runner(spec.kind)(spec, ranks, environment)
+    except Inert as reason:
+        return TrialResult(outcome=Outcome.INERT, reason=str(reason))
+    except MemoryError:
+        return TrialResult(outcome=Outcome.OOM, reason="out of host memory")
+    except Exception as error:  # noqa: BLE001 - whatever a trial raises is its outcome, and is reported as such
+        return _failed(error)
 
 
 def _failed(error: Exception) -> TrialResult:

@@ -1,0 +1,147 @@
+"""LoRA and 4-bit weights: in effect, counted right, and found out when they do nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+
+RunTrial = Callable[..., TrialResult]
+
+#: Llama-3.2-1B by hand, rank 8, a layer: q and o 8·(2048+2048) each, k and v 8·(2048+512) each, gate, up and down
+#: 8·(2048+8192) each.
+LLAMA_ADAPTERS_A_LAYER = 2 * 8 * (2048 + 2048) + 2 * 8 * (2048 + 512) + 3 * 8 * (2048 + 8192)
+#: q, k, v, o, gate, up, down and two norms a layer; the embedding (tied to the head) and the last norm.
+LLAMA_WEIGHTS_A_LAYER = 2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192 + 2 * 2048
+LLAMA_REST = 128_256 * 2048 + 2048
+
+
+def test_the_share_of_lora_on_llama_1b_is_the_one_by_hand() -> None:
+    import torch
+
+    from harness.trial.flops import logical_size
+
+    model = adapted("llama-1b", rank=8, device=torch.device("meta"))
+    sizes = {True: 0, False: 0}
+    for parameter in model.parameters():
+        sizes[parameter.requires_grad] += logical_size(parameter)
+    assert LLAMA_ADAPTERS_A_LAYER == 352_256
+    assert sizes[True] == 16 * 352_256 == 5_636_096
+    assert sizes[False] == 16 * LLAMA_WEIGHTS_A_LAYER + LLAMA_REST == 1_235_814_400
+
+
+def adapted(model: str, *, rank: int, device: object) -> object:
+    """A model with the technique's own adapters, built without a trial."""
+    import torch
+
+    from harness.environment import Environment
+    from harness.techniques.lora import Lora
+    from harness.techniques.registry import axis_table
+    from harness.trial.model import make_config, make_model
+    from harness.trial.ranks import Ranks
+    from harness.trial.spec import TrialSpec
+    from harness.trial.training import TrainingRun
+
+    settings = {**axis_table().defaults(), "lora": rank}
+    spec = TrialSpec(
+        trial_id="x", kind="training", model=model, data="stdlib", settings=settings, baseline_settings=settings,
+        seed=1, warmup_steps=1, steps=1, device="cpu", record_path="", cache_directory="", data_directory="",
+    )  # fmt: skip
+    run = TrainingRun(spec, Ranks(), Environment())
+    run.config = make_config(model, 1024)
+    run.model = make_model(run.config, attention="sdpa", dtype=torch.float32, device=device, seed=1)  # type: ignore[arg-type]
+    run.plain_model = run.model
+    Lora().apply(run.cell, run)
+    return run.model
+
+
+def test_lora_trains_its_adapters_alone(run_trial: RunTrial) -> None:
+    result = run_trial(lora=8)
+    assert result.outcome is Outcome.OK, result.reason
+    # tiny by hand: hidden 64, key/value 32, inner 128, two layers
+    a_layer = 8 * ((64 + 64) * 2 + (64 + 32) * 2 + (64 + 128) * 3)
+    assert result.measured["parameters"]["trainable"] == 2 * a_layer
+    facts = result.evidence["lora"]["facts"]
+    assert facts["without_gradient"] == 0
+    assert facts["zero_b"] == 0
+
+
+def test_qv_targets_two_matrices_a_layer(run_trial: RunTrial) -> None:
+    result = run_trial(lora=4, lora_targets="qv")
+    assert result.measured["parameters"]["trainable"] == 2 * 4 * ((64 + 64) + (64 + 32))
+
+
+def test_reentrant_checkpointing_without_input_gradients_trains_nothing_and_is_inert(run_trial: RunTrial) -> None:
+    result = run_trial(lora=8, checkpointing="reentrant", input_gradients="off")
+    assert result.outcome is Outcome.INERT
+    assert "trains nothing" in result.reason
+
+
+def test_reentrant_checkpointing_with_input_gradients_trains(run_trial: RunTrial) -> None:
+    result = run_trial(lora=8, checkpointing="reentrant")
+    assert result.outcome is Outcome.OK, result.reason
+
+
+def test_adapters_that_are_not_put_on_are_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.techniques.lora import Lora
+
+    monkeypatch.setattr(Lora, "apply", lambda self, cell, run: None)
+    result = run_trial(lora=8)
+    assert result.outcome is Outcome.INERT
+    assert "there are 0 adapter weights" in result.reason
+
+
+def test_nf4_weights_take_half_a_byte_and_count_by_what_they_stand_for(run_trial: RunTrial) -> None:
+    result = run_trial(lora=8, quantization="nf4", precision="bf16")
+    assert result.outcome is Outcome.OK, result.reason
+    facts = result.evidence["quantization"]["facts"]
+    # 4 bits, an 8-bit scale for 64 weights, and the scales' own scale; tiny layers round the last one up
+    assert 0.5 + 1 / 64 <= facts["bytes_a_weight"] <= 0.53
+    assert facts["compute_dtype"] == ["bfloat16"]
+    assert facts["double_quantization"] is True
+    plain = run_trial(lora=8, precision="bf16")
+    assert result.measured["parameters"] == plain.measured["parameters"]
+    assert result.measured["model_state_bytes"]["parameters"] < plain.measured["model_state_bytes"]["parameters"]
+
+
+def test_nf4_that_quantizes_nothing_is_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.techniques.quantization import Quantization
+
+    monkeypatch.setattr(Quantization, "apply", lambda self, cell, run: None)
+    result = run_trial(lora=8, quantization="nf4", precision="bf16")
+    assert result.outcome is Outcome.INERT
+    assert "0 layers are 4-bit" in result.reason
+
+
+def test_nf4_on_gpt2_says_that_there_is_nothing_to_quantize(run_trial: RunTrial) -> None:
+    result = run_trial(model="tiny-gpt2", lora=8, quantization="nf4", precision="bf16")
+    assert result.outcome is Outcome.INERT
+    assert "Conv1D" in result.reason
+
+
+def test_nf4_without_adapters_is_refused_before_launch() -> None:
+    from harness.environment import Environment
+    from harness.experiment.cell import Cell, Workload
+    from harness.techniques.registry import axis_table, refusal
+
+    settings = {**axis_table().defaults(), "quantization": "nf4"}
+    cell = Cell(workload=Workload(name="w", model="tiny"), settings=settings)
+    reason = refusal(Environment(packages={"bitsandbytes": "0.50"}), cell)
+    assert reason is not None
+    assert "set lora to a rank" in reason
+
+
+def test_lora_on_a_users_configuration(run_trial: RunTrial, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({
+        "model_type": "qwen2", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1,
+    }))  # fmt: skip
+    result = run_trial(model=str(path), lora=2)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.measured["parameters"]["trainable"] == 2 * 2 * ((32 + 32) * 2 + (32 + 16) * 2 + (32 + 64) * 3)

@@ -1,0 +1,42 @@
+"""Pruning and distillation: in effect, and found out when they do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+
+RunTrial = Callable[..., TrialResult]
+
+
+def test_a_fifth_of_the_weights_is_zero_and_stays_zero(run_trial: RunTrial) -> None:
+    result = run_trial(pruning=0.2)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.evidence["pruning"]["facts"]["share_of_zeros"] == pytest.approx(0.2, abs=0.005)
+
+
+def test_pruning_that_prunes_nothing_is_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.techniques.pruning import Pruning
+
+    monkeypatch.setattr(Pruning, "apply", lambda self, cell, run: None)
+    result = run_trial(pruning=0.2)
+    assert result.outcome is Outcome.INERT
+    assert "0.0% of the weights are zero" in result.reason
+
+
+def test_the_teacher_runs_in_every_step(run_trial: RunTrial) -> None:
+    result = run_trial(distillation="teacher")
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.evidence["distillation"]["facts"]["divergence"] > 0
+
+
+def test_a_teacher_that_never_runs_is_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.techniques.distillation import Distillation
+
+    monkeypatch.setattr(Distillation, "apply", lambda self, cell, run: None)
+    result = run_trial(distillation="teacher")
+    assert result.outcome is Outcome.INERT
+    assert "no teacher ran" in result.reason
