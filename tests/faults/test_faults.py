@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -77,6 +78,25 @@ def one_trial(
     return records[0]
 
 
+def forked(generation: int) -> psutil.Process | None:
+    """A process that many forks below this one: 1 the keeper, 2 the zygote, 3 a rank, 4 a loader worker."""
+    with contextlib.suppress(psutil.NoSuchProcess):  # they come and go while we look
+        for process in psutil.Process().children(recursive=True):
+            depth = len(process.parents()) - len(psutil.Process().parents())
+            if depth == generation and "harness.trial.zygote" in process.cmdline():
+                return process
+    return None
+
+
+def wait_for(look: Callable[[], psutil.Process | None], *, seconds: float = 60) -> psutil.Process:
+    """What `look` finds, as soon as it finds something."""
+    until = time.monotonic() + seconds
+    while (found := look()) is None:
+        assert time.monotonic() < until, "no such process appeared"
+        time.sleep(0.05)
+    return found
+
+
 def test_a_host_without_memory_for_a_tensor(folder: Path, launcher: LocalLauncher, machine: Environment) -> None:
     record = one_trial(
         folder, launcher, machine, entry="tests.faults.entries:short_of_memory", batch_size=1024, sequence_length=1024
@@ -92,14 +112,7 @@ def test_a_host_without_memory_for_python(folder: Path, launcher: LocalLauncher,
 
 def test_a_loader_worker_that_is_killed(folder: Path, launcher: LocalLauncher, machine: Environment) -> None:
     def kill_a_loader_worker() -> None:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            for process in psutil.Process().children(recursive=True):
-                # run → keeper → zygote → rank → loader worker
-                if len(process.parents()) >= len(psutil.Process().parents()) + 4:
-                    process.kill()
-                    return
-            time.sleep(0.05)
+        wait_for(lambda: forked(4)).kill()
 
     record = one_trial(folder, launcher, machine, meanwhile=kill_a_loader_worker, steps=20_000, workers=1)
     assert record.outcome is Outcome.CRASH
@@ -176,11 +189,7 @@ def test_a_kill_of_a_trial_on_the_device_gives_its_memory_back(folder: Path) -> 
     used_before = meter.read().used_bytes or 0
 
     def kill_it() -> None:
-        while (meter.read().used_bytes or 0) < used_before + (100 << 20):
-            time.sleep(0.05)
-        for process in psutil.Process().children(recursive=True):
-            if len(process.parents()) == len(psutil.Process().parents()) + 3:
-                process.kill()
+        wait_for(lambda: forked(3) if (meter.read().used_bytes or 0) > used_before + (100 << 20) else None).kill()
 
     with LocalLauncher(gpu=True) as launcher:
         record = one_trial(folder, launcher, machine, meanwhile=kill_it, steps=20_000)
