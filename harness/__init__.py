@@ -73,8 +73,8 @@ def plan(
     """
     from harness.experiment.matrix import read_matrix
     from harness.experiment.plan import make_plan
-    from harness.techniques.registry import axis_table, refusal
-    from harness.trial.kinds import ALONE, KINDS
+    from harness.techniques.registry import axis_table
+    from harness.trial.kinds import ALONE, KINDS, refusal
 
     here = environment or machine()
     read = read_matrix(matrix, axis_table(), KINDS, ALONE).only(studies)
