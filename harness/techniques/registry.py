@@ -20,21 +20,32 @@ from harness.techniques.checkpointing import Checkpointing
 from harness.techniques.clip import Clip
 from harness.techniques.compilation import Compilation
 from harness.techniques.copying import Copying
+from harness.techniques.deepspeed_options import DeepSpeedOptions
+from harness.techniques.distillation import Distillation
 from harness.techniques.empty_cache import EmptyCache
-from harness.techniques.later import Later
 from harness.techniques.loading import Loading
+from harness.techniques.lora import Lora
 from harness.techniques.monitor import Monitor
 from harness.techniques.optimizer import Optimizer
 from harness.techniques.parallel import Parallel
 from harness.techniques.precision import Precision
+from harness.techniques.pruning import Pruning
+from harness.techniques.quantization import Quantization
 from harness.techniques.schedule import Schedule
 from harness.techniques.size import Size
+from harness.techniques.zero import Zero
 
 ENTRY_POINTS = "claimbench.techniques"
 
 BUILT_IN: tuple[type[Technique], ...] = (
     Precision,
+    DeepSpeedOptions,
     Attention,
+    # weights change before adapters are put on them, and adapters are there before blocks are wrapped: peft would
+    # otherwise turn input gradients on by itself, whatever the cell says
+    Quantization,
+    Lora,
+    Pruning,
     Checkpointing,
     Compilation,
     Optimizer,
@@ -43,11 +54,12 @@ BUILT_IN: tuple[type[Technique], ...] = (
     Batching,
     Copying,
     Parallel,
+    Zero,
     EmptyCache,
     Clip,
     Schedule,
     Monitor,
-    Later,
+    Distillation,
 )
 
 

@@ -53,7 +53,9 @@ def tensor_bytes(tensors: Iterable[Any], device: torch.device | None = None, see
     total = 0
     for tensor in tensors:
         local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-        if not isinstance(local, torch.Tensor) or local.device.type == "meta" or (device and local.device.type != device.type):
+        if not isinstance(local, torch.Tensor) or local.device.type == "meta":
+            continue
+        if device is not None and local.device.type != device.type:
             continue
         storage = local.untyped_storage()
         if storage.nbytes() and storage.data_ptr() not in seen:
@@ -81,12 +83,15 @@ class SavedActivations:
     """Counts the bytes that autograd keeps for backward, on any device: each storage once, parameters left out."""
 
     def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
-        self._known = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        # a sharded parameter has no storage of its own: its gathered form is told apart when it is saved
+        plain = [parameter for parameter in parameters if not hasattr(parameter, "to_local")]
+        self._known = {parameter.untyped_storage().data_ptr() for parameter in plain}
         self._seen: dict[int, int] = {}
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        if type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter:
+        whole = tensor if tensor._base is None else tensor._base
+        if type(tensor) is torch.Tensor and not isinstance(whole, torch.nn.Parameter):
             storage = tensor.untyped_storage()
             if storage.data_ptr() not in self._known:
                 self._seen[storage.data_ptr()] = storage.nbytes()

@@ -1,0 +1,140 @@
+"""A pipeline: consecutive blocks on each device, micro-batches passed along (torch.distributed.pipelining).
+
+The model is divided by hand: embeddings and the first blocks, further blocks, and the last blocks with norm and head.
+transformers' own inner model runs each part, with the layers of the others taken out, so that masks, positions and
+checkpointing are its own. Where head and embedding share a weight, first and last stage hold a copy each and add up
+their gradients (as Megatron-LM does); both copies then stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any
+
+from harness.experiment.cell import Cell
+from harness.techniques.base import Evidence
+
+if TYPE_CHECKING:
+    from harness.trial.batching import Batch
+    from harness.trial.training import TrainingRun
+
+#: GPipe (arXiv 1811.06965) finds the idle time negligible from four micro-batches a stage on.
+MICRO_BATCHES_A_STAGE = 4
+
+_REFUSED = {
+    "lora": ("off", "adapters sit in a wrapper that is not divided into stages"),
+    "quantization": ("none", "packed weights are not divided into stages"),
+    "pruning": ("off", "stages are made of plain layers"),
+    "distillation": ("off", "the loss needs the teacher's output beside the last stage"),
+    "clip": ("off", "the norm of the whole gradient is on no single stage"),
+    "compile": ("off", "stages are called by the schedule, uncompiled"),
+    "batching": ("fixed", "the buffers between stages have one shape"),
+}
+
+
+def refusal(cell: Cell) -> str | None:
+    """Why a cell cannot be a pipeline, or None."""
+    for axis, (usual, reason) in _REFUSED.items():
+        if cell.settings.get(axis, usual) != usual:
+            return f"parallel=pipeline with {axis}={cell[axis]}: {reason}; set {axis} to {usual}"
+    if cell["precision"] == "amp-fp16":
+        return "parallel=pipeline with precision=amp-fp16: the stages would scale their losses apart; use amp-bf16"
+    return None
+
+
+def micro_batches(batch_size: int, stages: int) -> int:
+    """The largest divisor of the batch size that is no more than four a stage.
+
+    >>> micro_batches(8, 2), micro_batches(12, 2), micro_batches(7, 2)
+    (8, 6, 7)
+    """
+    return max(count for count in range(1, MICRO_BATCHES_A_STAGE * stages + 1) if batch_size % count == 0)
+
+
+def divide(run: TrainingRun) -> None:
+    """Keep this rank's stage of the model, and let the schedule run forward and backward."""
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    from harness.techniques.stages import StageModule, layers_of
+
+    stages, rank = run.ranks.world_size, run.ranks.rank
+    run.facts["layers"] = list(layers_of(int(run.config.num_hidden_layers), stages)[rank])
+    part = StageModule(run.model, index=rank, stages=stages, contexts=lambda: _entered(run))
+    part.ends = dist.new_group([0, stages - 1])
+    run.model = run.plain_model = part
+    run.data_rank = 0
+    run.reports_work = part.last
+    run.split_gradients = True
+    run.gradient_tensors = part.own_gradients
+    run.forward_plain = part.alone  # type: ignore[method-assign]
+    count = micro_batches(run.cell.number("batch_size"), stages)
+    run.forwards_a_micro_step = run.facts["micro_batches"] = count
+    stage = PipelineStage(part, rank, stages, run.device)
+    schedule = Schedule1F1B(stage, count, loss_fn=_loss(run, part, count), scale_grads=False)
+    run.micro_step = _micro_step(run, part, schedule)
+    _free_what_left(run)
+
+
+def own_layers(run: TrainingRun) -> Evidence:
+    """Each rank holds layers that no other has, and together they are all."""
+    from harness.trial import ranks as group
+    from harness.trial.model import blocks_of
+
+    held = len(blocks_of(run.model))
+    mine = {"layers": run.facts.get("layers", []), "held": held}
+    everyone = group.gather(mine, run.ranks)
+    wanted = int(run.config.num_hidden_layers)
+    facts = {"world_size": len(everyone), "stages": everyone, "micro_batches": run.facts.get("micro_batches")}
+    total = sum(each["held"] for each in everyone)
+    holds = total == wanted and all(each["held"] == len(each["layers"]) for each in everyone)
+    shown = " + ".join(str(each["held"]) for each in everyone)
+    reason = f"the ranks hold {shown} layers of a model of {wanted}: it was not divided"
+    return Evidence(holds=holds, word=f"{shown} layers", facts=facts, reason=reason)
+
+
+def _entered(run: TrainingRun) -> AbstractContextManager[Any]:
+    stack = ExitStack()
+    for context in run.forward_contexts:
+        stack.enter_context(context())
+    return stack
+
+
+def _loss(run: TrainingRun, part: Any, count: int) -> Callable[[Any, Any], Any]:
+    """The loss of a micro-batch, scaled so that gradients add up to those of the mean over the step."""
+
+    def loss(logits: Any, labels: Any) -> Any:
+        return part.loss(logits, labels) / (count * run.accumulation)
+
+    return loss
+
+
+def _micro_step(run: TrainingRun, part: Any, schedule: Any) -> Callable[[Batch], Any]:
+    import torch
+
+    def micro_step(batch: Batch) -> torch.Tensor:
+        losses: list[torch.Tensor] = []
+        given = (batch["input_ids"],) if part.first else ()
+        target = {"target": batch["labels"], "losses": losses} if part.last else {}
+        schedule.step(*given, **target, return_outputs=False)
+        # forward and backward of different micro-batches take turns: there is no line between them
+        run.timeline("backward")
+        if run.last_micro_step:
+            part.add_up_tied_gradients()
+        if not part.last:
+            return torch.zeros((), device=run.device)
+        return torch.stack([each.detach() for each in losses]).sum() * run.accumulation
+
+    return micro_step
+
+
+def _free_what_left(run: TrainingRun) -> None:
+    """Give back the memory of the layers that other stages keep."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if run.device.type == "cuda":
+        torch.cuda.empty_cache()

@@ -1,0 +1,125 @@
+"""One stage of a divided model. Imported only where a model is divided: torch is needed from the first line on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from harness.errors import EnvironmentProblem
+from harness.trial.model import blocks_of
+
+#: What stands beside the blocks in transformers' inner models (GPT-2's names, then those of Llama and Qwen2).
+_POSITIONS, _DROPOUT = "wpe", "drop"
+_NORMS = ("ln_f", "norm")
+
+
+class StageModule(nn.Module):  # type: ignore[misc]
+    """Some consecutive blocks, with the embeddings in the first stage and norm and head in the last."""
+
+    def __init__(
+        self, model: Any, *, index: int, stages: int, contexts: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
+        """Take stage `index` out of a causal language model of transformers, which is no more use afterwards."""
+        super().__init__()
+        self.first, self.last = index == 0, index == stages - 1
+        self.config = model.config
+        self.tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
+        self.ends: Any = None
+        """The group of first and last stage, where they share a weight."""
+        self._contexts, self._loss = contexts, model.loss_function
+        self.inner = _inner_model(model, index=index, stages=stages)
+        self.head = model.get_output_embeddings() if self.last else None
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        """Token ids (batch, length) to the first stage, hidden vectors to the others; logits out of the last."""
+        named = {"input_ids": given} if self.first else {"inputs_embeds": given}
+        with self._contexts():
+            hidden: torch.Tensor = self.inner(**named, use_cache=False).last_hidden_state
+            return hidden if self.head is None else self.head(hidden)
+
+    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """transformers' own loss of a causal language model."""
+        with self._contexts():
+            value: torch.Tensor = self._loss(logits=logits, labels=labels, vocab_size=self.config.vocab_size)
+            return value
+
+    def alone(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """This stage without the others, for looking inside: later ones are given zeros. Returns a scalar."""
+        ids = batch["input_ids"]
+        weight = next(self.parameters())
+        zeros = torch.zeros((*ids.shape, int(self.config.hidden_size)), device=weight.device, dtype=weight.dtype)
+        output: torch.Tensor = self(ids if self.first else zeros)
+        return output.float().mean()
+
+    @property
+    def tied_copy(self) -> nn.Parameter | None:
+        """This stage's copy of the weight that embedding and head share."""
+        if not self.tied or not (self.first or self.last):
+            return None
+        module: Any = self.inner.get_input_embeddings() if self.first else self.head
+        copy: nn.Parameter = module.weight
+        return copy
+
+    def add_up_tied_gradients(self) -> None:
+        """Both copies get the sum of both gradients. First and last stage call it at the same point."""
+        copy = self.tied_copy
+        if copy is not None and copy.grad is not None:
+            dist.all_reduce(copy.grad, group=self.ends)
+
+    def own_gradients(self) -> list[torch.Tensor]:
+        """This stage's gradients; that of a weight in two stages is the first's."""
+        other = self.tied_copy if self.last and not self.first else None
+        return [each.grad for each in self.parameters() if each.grad is not None and each is not other]
+
+
+def layers_of(layers: int, stages: int) -> list[range]:
+    """The blocks of each stage, as equal as can be; the first stages take one more.
+
+    >>> layers_of(5, 2)
+    [range(0, 3), range(3, 5)]
+    """
+    size, more = divmod(layers, stages)
+    starts = [stage * size + min(stage, more) for stage in range(stages + 1)]
+    return [range(start, end) for start, end in itertools.pairwise(starts)]
+
+
+def _inner_model(model: Any, *, index: int, stages: int) -> Any:
+    """transformers' inner model with the layers of other stages taken out.
+
+    Raises:
+        EnvironmentProblem: the model is not built as expected, or has fewer blocks than there are stages.
+    """
+    inner, blocks = model.base_model, blocks_of(model)
+    lists = [name for name, child in inner.named_children() if isinstance(child, nn.ModuleList)]
+    if inner is model or not lists or len(blocks) < stages:
+        raise EnvironmentProblem(
+            f"parallel=pipeline cannot divide {type(model).__name__} with {len(blocks)} blocks into {stages} stages; "
+            "use fewer devices, or ddp"
+        )
+    setattr(inner, lists[0], nn.ModuleList(blocks[number] for number in layers_of(len(blocks), stages)[index]))
+    if index > 0:
+        _replace(inner, _POSITIONS, _Nothing())
+        _replace(inner, _DROPOUT, nn.Identity())
+        inner.set_input_embeddings(nn.Identity())
+    if index < stages - 1:
+        for name in _NORMS:
+            _replace(inner, name, nn.Identity())
+    return inner
+
+
+def _replace(inner: nn.Module, name: str, other: nn.Module) -> None:
+    if hasattr(inner, name):
+        setattr(inner, name, other)
+
+
+class _Nothing(nn.Module):  # type: ignore[misc]
+    """In the place of GPT-2's positions, which it would add once more in every stage."""
+
+    def forward(self, _: Any) -> float:
+        return 0.0
