@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from harness.judgement.claims import Claim, Claims, show_settings
-from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
+from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict
 from harness.judgement.metrics import Metric, UnknownMetric, metric_named
 from harness.report import formats, proof, tables
 from harness.report.details import Detail, details
@@ -61,8 +61,6 @@ class ClaimPage:
     """Which cell against which baseline, where, on which metric."""
     metric: str
     contradicts: tuple[Reference, ...]
-    command: str
-    """What to run where nothing was measured; empty otherwise."""
     study_anchor: str
     measured: tables.Table | None
     memory: tables.Table | None
@@ -119,7 +117,7 @@ def _page(
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
         quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric),
         metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
-        command=_command(verdict, claim), study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
+ study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
         memory=tables.memory_table(group), figures=tables.figures_table(group),
         evidence=proof.evidence_table(arms), parity=proof.parity_table(arms), details=details(verdict, metric),
@@ -164,6 +162,8 @@ def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:
 
 
 def _comparison(claim: Claim, metric: Metric | None) -> str:
+    if claim.order:
+        return f"{', '.join(entry.title for entry in claim.order)}: each on its own best cell"
     cells = " and ".join(show_settings(cell) for cell in (claim.cell, *claim.also))
     baseline = show_settings(claim.baseline)
     point = f" at {formats.settings(claim.at)}" if claim.at else ""
@@ -179,7 +179,3 @@ def _contradicts(claim: Claim, claims: Claims) -> tuple[Reference, ...]:
         Reference(name=name, anchor=anchor_of(name), statement=other.statement)
         for name, other in zip(names, others, strict=True)
     )
-
-
-def _command(verdict: Verdict, claim: Claim) -> str:
-    return f"claimbench run --matrix matrix.yaml --study {claim.study}" if verdict.word is Word.NOT_RUN else ""

@@ -81,7 +81,8 @@ def _contradiction(
         if metric and claim.study == first.study and (bounds := bounds_on(metric, claim)) != (None, None)
     ]
     picture = sweep_picture(bands, sweeps[0], gallery) if sweeps and len(bands) > 1 else None
-    missing = "" if picture or not first.metric else (
+    swept = not own or any(block.sweep for block in own)
+    missing = "" if picture or not (bands and swept) else (
         f"No curve: study {first.study} has no two measured sweep points. "
         f"Run: claimbench run --matrix matrix.yaml --study {first.study}"
     )  # fmt: skip

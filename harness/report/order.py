@@ -37,4 +37,4 @@ def _with_ordered_arms(block: BlockResult) -> BlockResult:
 
 
 def _point(block: BlockResult) -> list[tuple[int, float, str]]:
-    return [part for axis, value in sorted(block.sweep.items()) for part in natural(f"{axis}={value}")]
+    return [part for axis, value in block.sweep.items() for part in natural(f"{axis}={value}")]

@@ -17,7 +17,7 @@ from harness.report.machine import Machine, describe
 from harness.report.overview import Overview, overview
 from harness.results.record import Record
 
-#: Excluded trials listed on the page; the rest are in `tables/excluded.csv`.
+#: Rows of excluded trials on the page; all are in `tables/excluded.csv`.
 EXCLUDED_SHOWN = 100
 #: Blocks shown in full; the rest are in `tables/cells.csv`. The default matrix has about a hundred.
 BLOCKS_SHOWN = 250
@@ -51,14 +51,15 @@ def build(judgement: Judgement, claims: Claims, records: Sequence[Record], galle
     """Put the report together and draw its figures into the gallery."""
     present = {verdict.word for verdict in judgement.verdicts}
     pages = claim_pages(judgement, claims, gallery)
+    excluded = excluded_rows(judgement.excluded)
     whole = overview(judgement, claims, gallery)
     return Page(
         name=name, machine=describe(records), counts=verdicts.counts(judgement.verdicts), claims=pages,
         looks=tuple((word.value, look) for word, look in verdicts.LOOKS.items() if word in present),
         claims_table=_claims_table(pages), studies=tables.studies(judgement.blocks[:BLOCKS_SHOWN]), overview=whole,
         studies_more=max(0, len(judgement.blocks) - BLOCKS_SHOWN), budget=gallery.budget,
-        excluded=_excluded(judgement.excluded[:EXCLUDED_SHOWN]),
-        excluded_more=max(0, len(judgement.excluded) - EXCLUDED_SHOWN), left_out=len(gallery.left_out),
+        excluded=_table_of_excluded(excluded[:EXCLUDED_SHOWN]),
+        excluded_more=max(0, len(excluded) - EXCLUDED_SHOWN), left_out=len(gallery.left_out),
         style=Markup(_template("report.css")), script=Markup(_template("report.js")),
     )  # fmt: skip
 
@@ -76,15 +77,23 @@ def _claims_table(pages: Sequence[ClaimPage]) -> tables.Table:
     )
 
 
-def _excluded(records: Sequence[Record]) -> tables.Table:
-    rows = [
-        (record.study, formats.settings(record.sweep or {}) or formats.ABSENT, record.arm, str(record.round),
-         "superseded" if record.superseded else record.outcome.value, record.reason or formats.ABSENT)
-        for record in records
-    ]  # fmt: skip
+def excluded_rows(records: Sequence[Record]) -> list[tuple[str, ...]]:
+    """Trials that ended alike share a row: study, sweep point, cell, rounds, outcome, reason."""
+    alike: dict[tuple[str, str, str, str, str], list[int]] = {}
+    for record in records:
+        point = formats.settings(record.sweep or {}) or formats.ABSENT
+        word = "superseded" if record.superseded else record.outcome.value
+        alike.setdefault((record.study, point, record.arm, word, record.reason), []).append(record.round)
+    return [
+        (study, point, arm, ", ".join(str(each) for each in sorted(set(rounds))), word, reason or formats.ABSENT)
+        for (study, point, arm, word, reason), rounds in alike.items()
+    ]
+
+
+def _table_of_excluded(rows: Sequence[tuple[str, ...]]) -> tables.Table:
     return tables.Table(
-        caption="Trials that no figure stands on", rows=tuple(rows), numeric=frozenset({3}),
-        columns=("study", "sweep point", "cell", "round", "outcome", "reason"),
+        caption="Trials that no figure stands on", rows=tuple(rows),
+        columns=("study", "sweep point", "cell", "rounds", "outcome", "reason"),
     )  # fmt: skip
 
 

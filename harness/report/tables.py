@@ -11,6 +11,8 @@ from harness.report import formats
 
 #: The views of memory, as a record names them, in the order in which they are shown.
 VIEWS = ("allocated", "reserved", "device", "host")
+#: Figures of nearly every trial, which have a section of their own.
+SHOWN_ELSEWHERE = frozenset({"predicted_bytes"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ def figures_table(blocks: Sequence[BlockResult]) -> Table | None:
     """Means over the ok trials of whatever a kind measures beyond a record's own fields; None where there is none."""
     lead = _lead_columns(blocks)
     arms = [(block, arm, figure_means(arm)) for block in blocks for arm in block.arms]
-    names = list(dict.fromkeys(name for _, _, figures in arms for name in figures))
+    names = list(dict.fromkeys(name for _, _, figures in arms for name in figures if name not in SHOWN_ELSEWHERE))
     if not names:
         return None
     rows = [

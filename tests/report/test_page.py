@@ -65,7 +65,7 @@ def test_a_claim_has_its_place_its_origin_and_its_proof(html: str) -> None:
 
 def test_a_claim_that_was_not_run_says_what_to_run(html: str) -> None:
     section = html[html.index('<article class="claim" id="claim-never-run"') :].split("</article>", maxsplit=1)[0]
-    assert "claimbench run --matrix matrix.yaml --study absent" in section
+    assert "claimbench run --study absent" in section
 
 
 def test_contradictions_stand_side_by_side_on_one_curve(html: str) -> None:
@@ -78,8 +78,9 @@ def test_contradictions_stand_side_by_side_on_one_curve(html: str) -> None:
 
 def test_excluded_trials_are_listed_with_their_reason(html: str) -> None:
     part = see(html[html.index('id="excluded"') : html.index('id="environment"')]).text
-    assert part.count("CUDA out of memory") == 3
-    assert part.count("expected a flash kernel") == 3
+    assert part.count("CUDA out of memory") == 1, "rounds that ended alike share a row"
+    assert "1, 2, 3" in part
+    assert part.count("expected a flash kernel") == 1
 
 
 def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
