@@ -1,7 +1,7 @@
 """The command line. A command says what it takes and hands over to `harness` (the public API) and `report.terminal`.
 
-Everything beyond typer is imported inside the commands, so that `--help` answers at once. Exit codes: 0 done, 2 the
-user or the machine (one line on standard error), 130 stopped by Ctrl-C.
+Everything beyond typer is imported inside the commands, so that `--help` answers at once. Exit codes: 0 done, 1 a cell
+got slower (`compare`), 2 the user or the machine (one line on standard error), 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -208,6 +208,37 @@ def import_(
     with Store.open(store, writable=True) as kept:
         new = kept.add_all(records)
     typer.echo(f"{new} trials added to {store}, {len(records) - new} were there already")
+
+
+@app.command()
+def compare(
+    before: options.Side,
+    after: options.Side,
+    *,
+    threshold: options.Threshold = None,
+    across_devices: options.AcrossDevices = False,
+    markdown: options.Markdown = False,
+) -> None:
+    """Say which cells got slower from one run to another, and what changed around them.
+
+    Exit code 1 if any did.
+    """
+    from harness.judgement.regress import THRESHOLD, compare_sides
+    from harness.judgement.sides import read_side
+    from harness.report import regressions
+
+    found = compare_sides(
+        read_side(before), read_side(after), across_devices=across_devices,
+        threshold=THRESHOLD if threshold is None else threshold,
+    )  # fmt: skip
+    if markdown:
+        typer.echo(regressions.markdown(found), nl=False)
+    else:
+        write_lines(regressions.lines_above(found))
+        console().print(regressions.table(found))
+        write_lines(regressions.lines_below(found))
+    if found.regressions:
+        raise typer.Exit(1)
 
 
 def console() -> Console:

@@ -23,6 +23,17 @@ def seconds(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """`5%`, or `0.05`."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 10:
+        raise typer.BadParameter(f"{text!r} is no share; write 5% or 0.05")
+    return value
+
+
 def outcomes(text: str) -> str:
     """`crash,timeout`, or one of the two."""
     wrong = set(text.split(",")) - {"", "crash", "timeout"}
@@ -55,3 +66,10 @@ Retry = Annotated[
     str, typer.Option(parser=outcomes, metavar="OUTCOMES", help="Run stored trials of these again: crash,timeout.")
 ]
 Retries = Annotated[int, typer.Option(min=0, help="Tries again, at once, after a crash or a timeout.")]
+
+Side = Annotated[Path, typer.Argument(help="A store, JSON lines, a folder of them, or pytest-benchmark's JSON.")]
+Threshold = Annotated[
+    float | None, typer.Option(parser=share, metavar="SHARE", help="Slowdown of a step that is let pass: 5%.")
+]
+AcrossDevices = Annotated[bool, typer.Option("--across-devices", help="Compare although the devices differ.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="As Markdown, for a pull request.")]
