@@ -62,6 +62,7 @@ def test_a_killed_run_is_completed_by_the_next_and_a_third_starts_nothing(tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     check_random_kills(tmp_path, "quick", CHILD)
 
