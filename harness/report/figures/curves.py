@@ -44,28 +44,9 @@ def sweep(
     percent: bool,
 ) -> None:
     """Curves over a logarithmic axis (values of a sweep double), the claimed ranges as bands behind them."""
-    import seaborn
-
     axes = figure.subplots()
     for index, each in enumerate(lines):
-        seaborn.lineplot(
-            x=list(each.xs),
-            y=list(each.ys),
-            ax=axes,
-            label=each.name,
-            color=style.colour(index),
-            marker=style.marker(index),
-            linestyle=style.line(index),
-            errorbar=None,
-            markeredgecolor=style.PAPER,
-        )
-        errors = [
-            [y - low for y, low in zip(each.ys, each.low, strict=True)],
-            [high - y for y, high in zip(each.ys, each.high, strict=True)],
-        ]
-        axes.errorbar(
-            each.xs, each.ys, yerr=errors, fmt="none", ecolor=style.colour(index), elinewidth=1.2, capsize=2.5
-        )
+        _line(axes, index, each)
     xs = sorted({x for each in lines for x in each.xs})
     if xs[0] > 0:
         axes.set_xscale("log", base=2)
@@ -77,6 +58,19 @@ def sweep(
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     axes.set(xlabel=x_label, ylabel=y_label)
     style.outside_legend(axes, columns=2)
+
+
+def _line(axes: Axes, index: int, line: Line) -> None:
+    import seaborn
+
+    colour = style.colour(index)
+    seaborn.lineplot(
+        x=list(line.xs), y=list(line.ys), ax=axes, label=line.name, color=colour, marker=style.marker(index),
+        linestyle=style.line(index), errorbar=None, markeredgecolor=style.PAPER,
+    )  # fmt: skip
+    below = [y - low for y, low in zip(line.ys, line.low, strict=True)]
+    above = [high - y for y, high in zip(line.ys, line.high, strict=True)]
+    axes.errorbar(line.xs, line.ys, yerr=[below, above], fmt="none", ecolor=colour, elinewidth=1.2, capsize=2.5)
 
 
 def _neutral(axes: Axes, neutral: float | None) -> None:
