@@ -89,7 +89,8 @@ def _trial(record: Record) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _interval(interval: Interval | None) -> dict[str, float | int | None] | None:
+def _interval(interval: Interval | None) -> dict[str, Any] | None:
+    """A ratio with its 95% interval and the ratio of each round."""
     if interval is None:
         return None
-    return {"value": interval.value, "low": interval.low, "high": interval.high, "rounds": interval.rounds}
+    return {"value": interval.value, "low": interval.low, "high": interval.high, "observed": list(interval.observed)}

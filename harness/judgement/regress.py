@@ -5,7 +5,7 @@
 
 The two runs are independent samples, so nothing is paired: Welch's t on the logarithms of the trials' speeds, one
 number a trial, Holm's correction over all cells. A cell is slower when that is significant, when it is slower by more
-than a threshold, and when the ratio lies outside the A/A noise floor of its block on both sides.
+than a threshold, and when the ratio lies outside the A/A noise floor of its block.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from enum import StrEnum
 
 from harness.errors import InputError
 from harness.judgement.changes import Change, changes
+from harness.judgement.power import smallest_slowdown
 from harness.judgement.sides import ONE_PROCESS, CellKey, CellSpeeds, Side
-from harness.judgement.stats import Summary, holm, p_value, summarise, t_quantile, welch
+from harness.judgement.stats import Summary, holm, p_value, ratio_interval, summarise, t_quantile, welch
 
 THRESHOLD = 0.05
 """Time a step that may be added before it counts."""
 SIGNIFICANT = 0.05
-#: Standard normal quantile of the chance with which a slowdown is to be found (80%).
-_CHANCE = 0.8
-_QUANTILE = 0.8416
 
 
 class Word(StrEnum):
@@ -57,7 +55,7 @@ class CellChange:
     """After Holm's correction."""
     trials: tuple[int, int] = (0, 0)
     floor: tuple[float, float] | None = None
-    """The wider of the two sides' A/A noise floors, end by end."""
+    """95% interval of the A/A control's ratio in its block, from the rounds of both sides."""
     memory_ratio: float | None = None
     finds: float | None = None
     """The smallest slowdown (as a share of the step's time) that trials of this spread find in 4 of 5 comparisons."""
@@ -196,8 +194,11 @@ def _notes(cells: Sequence[CellChange], before: Side, after: Side) -> Iterator[s
 
 
 def _floor(before: CellSpeeds, after: CellSpeeds) -> tuple[float, float] | None:
-    floors = [side.noise_floor for side in (before, after) if side.noise_floor]
-    return (min(low for low, _ in floors), max(high for _, high in floors)) if floors else None
+    """The A/A noise floor from the rounds of both sides, widened to hold 1; None where no control was run."""
+    interval = ratio_interval([*before.control_ratios, *after.control_ratios])
+    if interval is None or interval.low is None or interval.high is None:
+        return None
+    return min(1.0, interval.low), max(1.0, interval.high)
 
 
 def _common_spread(before: CellSpeeds, after: CellSpeeds) -> tuple[float, float]:
@@ -208,40 +209,6 @@ def _common_spread(before: CellSpeeds, after: CellSpeeds) -> tuple[float, float]
     squares = sum((side.count - 1) * side.deviation**2 for side in known)
     spread = math.sqrt(squares / freedom) if freedom else math.inf
     return spread, 2 / sum(1 / side.count for side in sides)
-
-
-def power_between(ratio: float, spread: float, trials: float, *, level: float = SIGNIFICANT) -> float:
-    """Chance that two runs of `trials` each differ significantly when the true ratio of their speeds is `ratio`.
-
-    `spread` is the standard deviation of ln(speed) between the trials of a run; `level` is 0.05 for one cell, divided
-    by the number of cells under Holm's correction at its strictest.
-    """
-    from scipy.special import nctdtr
-
-    freedom = 2 * trials - 2
-    if freedom <= 0 or not math.isfinite(spread):
-        return 0.0
-    centre = abs(math.log(ratio)) / (spread * math.sqrt(2 / trials)) if spread else math.inf
-    critical = t_quantile(freedom, 1 - level / 2)
-    if centre > critical + 30:  # where scipy's series gives up
-        return 1.0
-    return 1 - float(nctdtr(freedom, centre, critical))
-
-
-def smallest_slowdown(spread: float, trials: float, *, threshold: float, level: float = SIGNIFICANT) -> float | None:
-    """The smallest true slowdown, as a share of the step's time, that is found in 4 of 5 comparisons.
-
-    Found means significant and beyond the threshold. None where nothing is known of the spread.
-    """
-    if not math.isfinite(spread) or 2 * trials <= 2:
-        return None
-    beyond = math.log1p(threshold) + _QUANTILE * spread * math.sqrt(2 / trials)
-    low, high = 0.0, 60 * spread
-    for _ in range(50):
-        middle = (low + high) / 2
-        found = power_between(math.exp(middle), spread, trials, level=level) >= _CHANCE
-        low, high = (low, middle) if found else (middle, high)
-    return math.expm1(max(high, beyond))
 
 
 def _over(after: float | None, before: float | None) -> float | None:

@@ -62,8 +62,8 @@ class CellSpeeds:
     outcomes: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
     peak_bytes: float | None = None
-    noise_floor: tuple[float, float] | None = None
-    """The 95% interval of the A/A control's ratio in its block."""
+    control_ratios: tuple[float, ...] = ()
+    """A/A control ÷ baseline in its block, one a round."""
     samples: str = "trials"
     """What the speeds are: `trials`, or ONE_PROCESS, whose spread is not that between processes."""
 
@@ -125,8 +125,7 @@ def _cells(block: BlockResult) -> Iterator[CellSpeeds]:
     floor = block.noise_floor
     for arm in block.arms:
         if arm.role != "control":
-            cell = _cell(block, arm)
-            yield replace(cell, noise_floor=_ends(floor.low, floor.high)) if floor else cell
+            yield replace(_cell(block, arm), control_ratios=floor.observed if floor else ())
 
 
 def _cell(block: BlockResult, arm: ArmResult) -> CellSpeeds:
@@ -162,13 +161,12 @@ def _own(info: CellInfo) -> CellSpeeds:
     unit, speeds = _speeds(
         [(trial.tokens_per_second, trial.samples_per_second, trial.steps_per_second) for trial in good]
     )
-    floor = info.noise_floor
     return CellSpeeds(
         key=CellKey(study=info.study, point=point(info.sweep), cell=info.cell), speeds=speeds, unit=unit,
         contents=(info.cell_key, info.kind, info.scale, info.warmup_steps, info.steps),
         outcomes=Counter(str(trial.outcome) for trial in info.trials),
         peak_bytes=info.peak_reserved_bytes or info.peak_host_bytes,
-        noise_floor=_ends(floor.low, floor.high) if floor else None,
+        control_ratios=info.noise_floor.observed if info.noise_floor else (),
     )  # fmt: skip
 
 
@@ -208,10 +206,6 @@ def _speeds(trials: Sequence[tuple[float | None, float | None, float | None]]) -
 def _steps_per_second(trial: Record) -> float | None:
     seconds = math.fsum(trial.step_seconds)
     return len(trial.step_seconds) / seconds if seconds > 0 else None
-
-
-def _ends(low: float | None, high: float | None) -> tuple[float, float] | None:
-    return None if low is None or high is None else (low, high)
 
 
 def _began(block: BlockResult) -> str:

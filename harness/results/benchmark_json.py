@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeFloat, PositiveFloat
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat
 
 from harness.errors import Place, RecordsError
 from harness.trial.outcome import Outcome
@@ -36,9 +36,8 @@ class TrialNumber(_Part):
 class Floor(_Part):
     """The A/A control's ratio of a block."""
 
-    value: FiniteFloat
-    low: FiniteFloat | None = None
-    high: FiniteFloat | None = None
+    observed: tuple[PositiveFloat, ...] = ()
+    """One a round."""
 
 
 class CellInfo(_Part):

@@ -1,0 +1,48 @@
+"""What a comparison of two runs can find: the power of Welch's test on the logarithms of the trials' speeds."""
+
+from __future__ import annotations
+
+import math
+
+from harness.judgement.stats import t_quantile
+
+#: Level of one comparison, before it is divided among the cells.
+LEVEL = 0.05
+#: The chance with which a slowdown is to be found, and the standard normal quantile of it.
+CHANCE, QUANTILE = 0.8, 0.8416
+#: Noncentrality beyond the critical value from which on power is 1, and scipy's series gives up.
+FAR = 30.0
+
+
+def power_between(ratio: float, spread: float, trials: float, *, level: float = LEVEL) -> float:
+    """Chance that two runs of `trials` each differ significantly when the true ratio of their speeds is `ratio`.
+
+    `spread` is the standard deviation of ln(speed) between the trials of a run; `level` is 0.05 for one cell, divided
+    by the number of cells under Holm's correction at its strictest.
+    """
+    from scipy.special import nctdtr
+
+    freedom = 2 * trials - 2
+    if freedom <= 0 or not math.isfinite(spread):
+        return 0.0
+    centre = abs(math.log(ratio)) / (spread * math.sqrt(2 / trials)) if spread else math.inf
+    critical = t_quantile(freedom, 1 - level / 2)
+    if centre > critical + FAR:
+        return 1.0
+    return 1 - float(nctdtr(freedom, centre, critical))
+
+
+def smallest_slowdown(spread: float, trials: float, *, threshold: float, level: float = LEVEL) -> float | None:
+    """The smallest true slowdown, as a share of the step's time, that is found in 4 of 5 comparisons.
+
+    Found means significant and beyond the threshold. None where nothing is known of the spread.
+    """
+    if not math.isfinite(spread) or 2 * trials <= 2:
+        return None
+    beyond = math.log1p(threshold) + QUANTILE * spread * math.sqrt(2 / trials)
+    low, high = 0.0, 60 * spread
+    for _ in range(50):
+        middle = (low + high) / 2
+        found = power_between(math.exp(middle), spread, trials, level=level) >= CHANCE
+        low, high = (low, middle) if found else (middle, high)
+    return math.expm1(max(high, beyond))
