@@ -97,7 +97,7 @@ def _precision_refusal(cell: Cell) -> str | None:
 
 def _combination_refusal(cell: Cell) -> str | None:
     if cell["compile"] != "off":
-        return f"compile={cell['compile']} has no effect with zero={cell['zero']}: the engine calls the plain model; set off"
+        return f"compile={cell['compile']} has no effect with zero={cell['zero']}: the engine calls the plain model"
     if cell["zero"] == 3 and cell.settings.get("quantization", "none") == "nf4":
         return "zero=3 cannot partition packed 4-bit weights; use zero 2 or quantization=none"
     if cell["overlap_comm"] is not True and cell["zero"] in ("off", 0):

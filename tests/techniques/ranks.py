@@ -1,0 +1,142 @@
+"""Trials of several gloo ranks, through the launcher as in a run: a zygote that forks a process a rank.
+
+`options["sabotage"]` names what the children shall set without putting it into effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.trial import preload
+from harness.trial.launch import Finished, LocalLauncher
+from harness.trial.ranks import processes_of
+from harness.trial.spec import TrialResult, TrialSpec
+from tests.training import spec_of
+
+#: Long enough for eight ranks on two busy cores; a test that hangs ends all the same.
+WALL_LIMIT_SECONDS = 240
+
+
+class Ranks:
+    """Runs trials of several ranks and keeps their results: the same trial is run once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._launcher = LocalLauncher(
+            gpu=False, modules=(*preload.MODULES, "deepspeed"), entry="tests.techniques.ranks:main", log=folder / "log"
+        )
+        self._results: dict[str, Finished] = {}
+
+    def __call__(self, *, sabotage: str = "", **details: Any) -> TrialResult:
+        """The result of a trial, one rank a device. `tests.training.spec_of` says what `details` may hold.
+
+        Raises:
+            AssertionError: the children wrote no result.
+        """
+        finished = self.finished(sabotage=sabotage, **details)
+        assert finished.result is not None, f"{finished.outcome}: {finished.reason}"
+        return finished.result
+
+    def finished(self, *, sabotage: str = "", **details: Any) -> Finished:
+        """How the trial ended, whatever it wrote."""
+        key = repr((sabotage, sorted(details.items())))
+        if key not in self._results:
+            spec = self.spec(sabotage=sabotage, **details)
+            self._results[key] = self._launcher.run(
+                spec, ranks=processes_of(spec.settings), wall_limit_seconds=WALL_LIMIT_SECONDS, environment={}
+            )
+        return self._results[key]
+
+    def on_gpus(self, **details: Any) -> Finished:
+        """The trial on this machine's GPUs."""
+        spec = replace(self.spec(**details), device="cuda")
+        with LocalLauncher(gpu=True, modules=(*preload.MODULES, "deepspeed")) as launcher:
+            return launcher.run(
+                spec, ranks=processes_of(spec.settings), wall_limit_seconds=WALL_LIMIT_SECONDS, environment={}
+            )
+
+    def spec(self, *, sabotage: str = "", **details: Any) -> TrialSpec:
+        folder = self._folder / f"trial{len(self._results)}"
+        spec = spec_of(options={"sabotage": sabotage}, **details)
+        return replace(spec, record_path=str(folder / "result.json"), cache_directory=str(folder / "cache"))
+
+    def close(self) -> None:
+        self._launcher.close()
+
+
+def main(spec_path: Path) -> int:
+    """What a child calls: the real worker, after the sabotage that its spec asks for."""
+    import torch
+
+    from harness.trial import worker
+
+    torch.set_num_threads(1)
+    sabotage = TrialSpec.read(spec_path).options.get("sabotage", "")
+    if sabotage:
+        SABOTAGE[sabotage]()
+    return worker.main(spec_path)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def _set_but_not_done(module: str, name: str) -> Callable[[], None]:
+    def sabotage() -> None:
+        import importlib
+
+        technique = getattr(importlib.import_module(f"harness.techniques.{module}"), name)
+        technique.apply = _nothing
+
+    return sabotage
+
+
+def _stage_nought() -> None:
+    """The engine starts, at a stage that shards nothing."""
+    from harness.techniques import deepspeed_engine
+
+    deepspeed_engine._zero = lambda *_, **__: {"stage": 0}
+
+
+def _stage_nought_that_says_two() -> None:
+    """The same, and the engine says that it is at the stage that was asked for."""
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+    _stage_nought()
+    plain = DeepSpeedEngine.__init__
+
+    def lie(self: Any, *arguments: Any, **named: Any) -> None:
+        plain(self, *arguments, **named)
+        self.zero_optimization_stage = lambda: 2
+        self.zero_overlap_comm = lambda: True
+
+    DeepSpeedEngine.__init__ = lie
+
+
+def _second_rank_runs_out_of_memory() -> None:
+    """Rank 1 has no memory left at its second step; rank 0 then waits for it in vain."""
+    import torch
+
+    from harness.trial.training import TrainingRun
+
+    plain = TrainingRun.step
+
+    def step(self: TrainingRun) -> None:
+        if self.ranks.rank == 1 and self.steps_done == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        plain(self)
+
+    TrainingRun.step = step  # type: ignore[method-assign]
+
+
+SABOTAGE: dict[str, Callable[[], None]] = {
+    "parallel": _set_but_not_done("parallel", "Parallel"),
+    "zero": _set_but_not_done("zero", "Zero"),
+    "autocast": _set_but_not_done("deepspeed_options", "DeepSpeedOptions"),
+    "stage 0": _stage_nought,
+    "stage 0 that says 2": _stage_nought_that_says_two,
+    "second rank out of memory": _second_rank_runs_out_of_memory,
+}

@@ -1,0 +1,214 @@
+"""Several devices: the work divided as asked for, added up right, and found out where it was not divided."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.environment import Device, Environment
+from harness.techniques.pipeline import micro_batches
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.techniques.ranks import Ranks
+from tests.training import cpu, refused, run_trial
+
+#: Parameters of the tiny model by hand: embedding (tied) 512·64; a layer: q and o 64·64 each, k and v 64·32 each, gate,
+#: up and down 64·128 each, two norms of 64; a last norm of 64.
+TINY = 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
+A_STEP = 2 * 64
+STEPS = 3
+
+
+def gpus(count: int) -> Environment:
+    device = Device(index=0, name="NVIDIA H100", uuid="GPU-0", memory_bytes=80 << 30, compute_capability=(9, 0))
+    return replace(cpu(), devices=tuple(replace(device, index=index) for index in range(count)))
+
+
+class TestRefusedBeforeLaunch:
+    def test_more_gpus_than_there_are(self) -> None:
+        assert refused(gpus(2), parallel="ddp", devices=4) == "devices=4 needs 4 GPUs, and there are 2 here"
+
+    def test_a_cpu_runs_up_to_eight_ranks(self) -> None:
+        assert refused(parallel="ddp", devices=8) is None
+        assert refused(parallel="ddp", devices=9) == "devices=9 needs 9 GPUs; a CPU runs up to 8 ranks"
+
+    def test_devices_that_nothing_uses(self) -> None:
+        assert refused(devices=2) == (
+            "devices=2 has no effect alone; set parallel to ddp, fsdp, dp or pipeline, or set zero"
+        )
+
+    def test_two_ways_of_dividing_at_once(self) -> None:
+        assert "both divide" in str(refused(parallel="ddp", zero=1, devices=2))
+        assert "precision=ds-bf16" in str(refused(parallel="fsdp", precision="ds-bf16", devices=2))
+
+    @pytest.mark.parametrize("parallel", ["dp", "pipeline"])
+    def test_one_device_is_too_few(self, parallel: str) -> None:
+        assert refused(gpus(1), parallel=parallel) == f"parallel={parallel} needs devices to be 2 or more"
+
+    @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+    def test_one_device_is_a_trial_like_any_other(self, parallel: str) -> None:
+        assert refused(parallel=parallel) is None
+
+    def test_data_parallel_in_one_process_needs_gpus(self) -> None:
+        assert "use ddp on a CPU" in str(refused(parallel="dp", devices=2))
+        assert refused(gpus(2), parallel="dp", devices=2) is None
+
+    @pytest.mark.parametrize(
+        ("axis", "setting", "reason"),
+        [
+            ("lora", 8, "adapters sit in a wrapper"),
+            ("compile", "default", "uncompiled"),
+            ("precision", "amp-fp16", "scale their losses apart"),
+            ("pruning", 0.1, "plain layers"),
+        ],
+    )
+    def test_what_a_pipeline_cannot_do(self, axis: str, setting: str | int | float, reason: str) -> None:
+        assert reason in str(refused(gpus(2), parallel="pipeline", devices=2, **{axis: setting}))
+
+    def test_sharded_4_bit_weights_are_stored_in_the_type_that_computes(self) -> None:
+        nf4 = {"quantization": "nf4", "lora": 8, "parallel": "fsdp", "devices": 2}
+        assert "set precision to bf16" in str(refused(gpus(2), precision="amp-bf16", **nf4))
+        assert "fsdp" not in str(refused(gpus(2), precision="bf16", **nf4))
+
+
+@pytest.mark.parametrize(("batch_size", "stages", "wanted"), [(8, 2, 8), (12, 2, 6), (1, 2, 1), (7, 4, 7), (64, 2, 8)])
+def test_a_batch_is_divided_into_up_to_four_micro_batches_a_stage(batch_size: int, stages: int, wanted: int) -> None:
+    assert micro_batches(batch_size, stages) == wanted
+
+
+def test_layers_are_dealt_out_evenly_and_in_order() -> None:
+    from harness.techniques.stages import layers_of
+
+    assert layers_of(24, 2) == [range(12), range(12, 24)]
+    assert layers_of(7, 3) == [range(3), range(3, 5), range(5, 7)]
+
+
+class TestTwoRanks:
+    def test_ddp_exchanges_gradients_and_counts_the_work_of_both(self, run_ranks: Ranks) -> None:
+        result = run_ranks(parallel="ddp", devices=2, gradient_check=True)
+        assert result.outcome is Outcome.OK, result.reason
+        facts = result.evidence["parallel"]["facts"]
+        first, second = facts["gradient_checksums"]
+        assert first == pytest.approx(second, rel=1e-6)
+        assert facts["losses"][0] != facts["losses"][1]
+        # the mean of both ranks' gradients is that of both ranks' batches in one model
+        assert result.measured["gradient_check"]["error"] < 1e-5
+        assert_counted_over(result, ranks=2)
+
+    def test_ddp_keeps_buckets_beside_the_gradients(self, run_ranks: Ranks) -> None:
+        state = run_ranks(parallel="ddp", devices=2, gradient_check=True)
+        # fp32: 4 of weights, 4 of gradients, 8 of moments, 4 of buckets
+        assert state.measured["figures"]["bytes_per_parameter"] == pytest.approx(20, abs=0.01)
+        assert state.measured["figures"]["bytes_per_parameter_after_step"] == pytest.approx(16, abs=0.01)
+        assert state.measured["model_state_bytes"]["buckets"] == 4 * TINY
+
+    def test_ddp_exchanges_once_a_step_under_accumulation(self, run_ranks: Ranks) -> None:
+        result = run_ranks(parallel="ddp", devices=2, accumulation=2, gradient_check=True)
+        assert result.outcome is Outcome.OK, result.reason
+        assert result.measured["gradient_check"]["error"] < 1e-5
+
+    def test_fsdp_shards_parameters_gradients_and_moments(self, run_ranks: Ranks) -> None:
+        result = run_ranks(parallel="fsdp", devices=2, accumulation=2, gradient_check=True)
+        assert result.outcome is Outcome.OK, result.reason
+        assert result.evidence["parallel"]["facts"]["shares"] == [0.5, 0.5]
+        assert result.measured["figures"]["bytes_per_parameter"] == pytest.approx(16 / 2, abs=0.01)
+        assert result.measured["gradient_check"]["error"] < 1e-5
+        ddp = run_ranks(parallel="ddp", devices=2, accumulation=2, gradient_check=True)
+        assert result.measured["losses"] == pytest.approx(ddp.measured["losses"], abs=1e-4)
+        assert result.measured["gradient_norms"] == pytest.approx(ddp.measured["gradient_norms"], rel=1e-3)
+        assert result.measured["parameters"] == ddp.measured["parameters"] == {"total": TINY, "trainable": TINY}
+        assert_counted_over(result, ranks=2, micro_batches_a_step=2)
+
+    @pytest.mark.parametrize("model", ["tiny", "tiny-gpt2"])
+    def test_a_pipeline_trains_what_one_device_trains(self, run_ranks: Ranks, model: str) -> None:
+        changes = {"model": model, "accumulation": 2, "batch_size": 4}
+        result = run_ranks(parallel="pipeline", devices=2, **changes)
+        assert result.outcome is Outcome.OK, result.reason
+        alone = run_trial(**changes)
+        assert result.measured["losses"] == pytest.approx(alone.measured["losses"], abs=1e-4)
+        assert result.measured["gradient_norms"] == pytest.approx(alone.measured["gradient_norms"], rel=1e-3)
+        assert result.measured["parameters"] == alone.measured["parameters"]
+        assert result.measured["model_flops_per_token"] == alone.measured["model_flops_per_token"]
+        assert [each["layers"] for each in result.evidence["parallel"]["facts"]["stages"]] == [[0], [1]]
+
+    def test_a_pipelines_tokens_are_counted_once(self, run_ranks: Ranks) -> None:
+        result = run_ranks(parallel="pipeline", devices=2, model="tiny", accumulation=2, batch_size=4)
+        tokens = [each["tokens"] for each in result.ranks]
+        assert tokens == [0, STEPS * 2 * 4 * 64]
+        window = max(each["window_seconds"] for each in result.ranks)
+        assert result.measured["tokens_per_second"] == pytest.approx(sum(tokens) / window)
+
+    def test_a_pipeline_recomputes_each_micro_batch(self, run_ranks: Ranks) -> None:
+        result = run_ranks(parallel="pipeline", devices=2, checkpointing="full", precision="amp-bf16")
+        assert result.outcome is Outcome.OK, result.reason
+        assert result.evidence["checkpointing"]["word"] == "2 forwards a block"
+
+    @pytest.mark.parametrize("parallel", ["ddp", "fsdp", "pipeline"])
+    def test_a_flag_that_does_nothing_is_found_out(self, run_ranks: Ranks, parallel: str) -> None:
+        result = run_ranks(sabotage="parallel", parallel=parallel, devices=2)
+        assert result.outcome is Outcome.INERT
+        assert {
+            "ddp": "the gradients of the ranks differ", "fsdp": "a rank holds 100% of the parameters",
+            "pipeline": "it was not divided",
+        }[parallel] in result.reason  # fmt: skip
+
+    def test_ddp_with_lora_and_checkpointing_marks_no_variable_ready_twice(self, run_ranks: Ranks) -> None:
+        result = run_ranks(parallel="ddp", devices=2, lora=8, checkpointing="full")
+        assert result.outcome is Outcome.OK, result.reason
+
+    def test_ddp_with_lora_and_reentrant_checkpointing_is_recorded_as_it_ends(self, run_ranks: Ranks) -> None:
+        """torch's older form runs a backward inside backward, which DDP could not always follow (peft#313)."""
+        finished = run_ranks.finished(parallel="ddp", devices=2, lora=8, checkpointing="reentrant")
+        assert finished.outcome in (Outcome.OK, Outcome.CRASH)
+        assert finished.outcome is Outcome.OK or "ready only once" in finished.reason
+
+    def test_the_rank_that_fails_first_says_how_the_trial_ended(self, run_ranks: Ranks) -> None:
+        finished = run_ranks.finished(sabotage="second rank out of memory", parallel="ddp", devices=2)
+        assert finished.outcome is Outcome.OOM
+        assert "2.00 GiB" in finished.reason
+
+
+def assert_counted_over(result: TrialResult, *, ranks: int, micro_batches_a_step: int = 1) -> None:
+    """The job's speed is all ranks' tokens over the slowest rank's window, and its loss the mean of theirs."""
+    assert [each["tokens"] for each in result.ranks] == [STEPS * A_STEP * micro_batches_a_step] * ranks
+    window = max(each["window_seconds"] for each in result.ranks)
+    tokens = ranks * STEPS * A_STEP * micro_batches_a_step
+    assert result.measured["tokens_per_second"] == pytest.approx(tokens / window)
+    curves = [each["losses"] for each in result.ranks]
+    assert curves[0] != curves[1]
+    assert result.measured["losses"] == pytest.approx([sum(step) / ranks for step in zip(*curves, strict=True)])
+
+
+def test_one_rank_of_ddp_is_the_same_training(run_ranks: Ranks) -> None:
+    result = run_ranks(parallel="ddp", devices=1)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.measured["losses"] == pytest.approx(run_trial().measured["losses"], abs=1e-5)
+
+
+def test_torchrun_starts_the_same_worker(run_ranks: Ranks, tmp_path: Path) -> None:
+    spec = replace(run_ranks.spec(parallel="ddp", devices=2), record_path=str(tmp_path / "result.json"))
+    spec.write(tmp_path / "spec.json")
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
+        "--rdzv-endpoint", "localhost:0", "-m", "harness.trial.worker", str(tmp_path / "spec.json"),
+    ]  # fmt: skip
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run(command, check=True, timeout=240, env=environment, capture_output=True)
+    result = TrialResult.read(tmp_path / "result.json")
+    assert result.outcome is Outcome.OK, result.reason
+    assert [each["rank"] for each in result.ranks] == [0, 1]
+    forked = run_ranks(parallel="ddp", devices=2)
+    assert json.dumps(result.measured["losses"]) == json.dumps(forked.measured["losses"])
+
+
+@pytest.mark.gpus2
+@pytest.mark.parametrize("parallel", ["dp", "ddp", "fsdp", "pipeline"])
+def test_two_gpus(run_ranks: Ranks, parallel: str) -> None:
+    finished = run_ranks.on_gpus(parallel=parallel, devices=2, precision="amp-bf16", batch_size=4)
+    assert finished.outcome is Outcome.OK, finished.reason
