@@ -4,29 +4,22 @@
         summary = fill(store, plan, launcher, environment, on_event=show)
 
 Rounds are the unit: a round whose arms all have their result is left alone, any other is run again whole, its earlier
-trials kept and marked superseded. Each trial is on the disk before the next begins, so that a run can be killed at any
-moment and another one goes on.
+trials kept and marked superseded. What has come back is on the disk before anything else happens, so that a run can be
+killed at any moment and another one goes on.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from harness.environment import Environment
-from harness.experiment.study import Plan, PlannedTrial
+from harness.experiment.study import Plan
+from harness.results.books import Books
 from harness.results.budget import Estimates
-from harness.results.events import (
-    Event,
-    OnEvent,
-    RoundPostponed,
-    RunPlanned,
-    StopRequested,
-    Summary,
-    TrialFinished,
-    TrialStarted,
-)
+from harness.results.carrier import Carrier, Desk, run_round
+from harness.results.events import OnEvent, Summary
+from harness.results.record import Record
 from harness.results.rounds import Round, rounds_of
 from harness.results.store import Store
 from harness.results.tries import Tries
@@ -50,7 +43,7 @@ class Options:
     retry: frozenset[Outcome] = frozenset()
     """Stored outcomes (crash, timeout) that do not count as results."""
     retries: int = 0
-    """Tries again, at once, after a crash or a timeout."""
+    """Tries again, at once, after a crash or a timeout; on a cluster also of a job that was lost."""
     meters: Sequence[Meter] = ()
     """One a device, in the order of `Environment.devices` (`trial.nvml.meters`); none: the devices are not watched."""
 
@@ -59,7 +52,7 @@ def fill(
     store: Store, plan: Plan, launcher: Launcher, environment: Environment, *, options: Options | None = None,
     on_event: OnEvent = lambda event: None,
 ) -> Summary:  # fmt: skip
-    """Run every round of `plan` that `store` lacks; study by study, as far as the time budget goes.
+    """Run every round of `plan` that `store` lacks, one after the other, as far as the time budget goes.
 
     Trials run on `environment.devices`, on the CPU where there are none. SIGINT once ends the run after the trial that
     runs; SIGINT twice, or SIGTERM, ends both at once, and the trial is recorded as interrupted. No process of a trial
@@ -71,118 +64,77 @@ def fill(
         StoreError: a record could not be written; those before it are kept.
     """
     options = options or Options()
+    carrier = InTurn(launcher=launcher, workplace=Workplace.beside(store.path), options=options)
+    return fill_by(carrier, store, plan, environment, options=options, on_event=on_event)
+
+
+def fill_by(
+    carrier: Carrier, store: Store, plan: Plan, environment: Environment, *, options: Options,
+    on_event: OnEvent = lambda event: None,
+) -> Summary:  # fmt: skip
+    """As `fill`, with rounds taken to wherever `carrier` runs them.
+
+    Args:
+        environment: what the plan was made for; its devices are of the kind on which the rounds will run.
+
+    Raises:
+        As `fill`, and what the carrier raises.
+    """
     workplace = Workplace.beside(store.path)
+    for records in carrier.leftovers():
+        store.add_round(records)
     with Interrupts() as interrupts:
-        tries = Tries(
-            launcher=launcher, workplace=workplace, sampler=Sampler(options.meters), interrupts=interrupts,
-            retries=options.retries, wall_limit_seconds=options.wall_limit_seconds,
-        )  # fmt: skip
-        rounds = list(rounds_of(plan, environment))
-        todo = [each for each in rounds if not each.is_stored(store, options.retry)]
-        run = _Run(
-            store=store, todo=todo, tries=tries, options=options, on_event=on_event,
+        todo = [each for each in rounds_of(plan, environment) if not each.is_stored(store, options.retry)]
+        books = Books(
+            store=store, todo=todo, interrupts=interrupts, on_event=on_event,
+            time_budget_seconds=options.time_budget_seconds, width=carrier.width,
             estimates=Estimates(gpu=environment.has_gpu, seen=store.records()),
             summary=Summary(planned=len(plan.trials), stored_before=len(plan.trials) - _count(todo)),
         )  # fmt: skip
-        interrupts.on_soft = run.announce_stop
-        run.carry_out()
-    if run.summary.left == 0:
+        interrupts.on_soft = books.announce_stop
+        books.open()
+        workplace.prepare_data(trial for each in todo for trial in each.trials)
+        carrier.carry(todo, books)
+        books.close()
+    if books.summary.left == 0:
         workplace.clear_caches()
-    return run.summary
+    return books.summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class InTurn:
+    """The carrier of one machine: one trial at a time, in the thread that calls it."""
+
+    launcher: Launcher
+    workplace: Workplace
+    options: Options
+    width: int = 1
+
+    def leftovers(self) -> Iterable[Sequence[Record]]:
+        """None: each trial is stored as it ends."""
+        return ()
+
+    def carry(self, rounds: Sequence[Round], desk: Desk) -> None:
+        """Study by study, block by block, round by round."""
+        tries = Tries(
+            launcher=self.launcher, workplace=self.workplace, sampler=Sampler(self.options.meters),
+            interrupts=desk.interrupts, retries=self.options.retries,
+            wall_limit_seconds=self.options.wall_limit_seconds,
+        )  # fmt: skip
+        for each in rounds:
+            attempts = None if desk.interrupts.soft else desk.begin(each)
+            if attempts is not None:
+                run_round(tries, each, attempts, started=desk.started, finished=desk.finished)
 
 
 def local_launcher(plan: Plan, environment: Environment, *, isolation: str = "zygote") -> LocalLauncher:
     """A launcher on this machine whose zygote has imported what the cells of `plan` use. Close it, or use `with`."""
-    settings = [trial.arm.cell.settings for trial in plan.trials if trial.refusal is None]
-    return LocalLauncher(gpu=environment.has_gpu, isolation=isolation, modules=preload.modules_for(settings))
+    return LocalLauncher(gpu=environment.has_gpu, isolation=isolation, modules=modules_of(plan))
 
 
-@dataclass(kw_only=True)
-class _Run:
-    """The rounds that one call of `fill` runs, and what it has done so far."""
-
-    store: Store
-    todo: Sequence[Round]
-    tries: Tries
-    options: Options
-    on_event: OnEvent
-    estimates: Estimates
-    summary: Summary
-    began: float = field(default_factory=time.monotonic)
-    running: PlannedTrial | None = None
-
-    def carry_out(self) -> None:
-        """All rounds that fit, or those up to where the user stops it."""
-        seconds = self._seconds_of(self.todo)
-        self._tell(RunPlanned(trials=self.summary.planned, stored=self.summary.stored_before, seconds_left=seconds))
-        self.tries.workplace.prepare_data(trial for each in self.todo for trial in each.trials)
-        for index, each in enumerate(self.todo):
-            if not self._stopping and self._fits(each):
-                self._run_round(each, seconds_later=self._seconds_of(self.todo[index + 1 :]))
-        self.summary.interrupted = self._stopping and self.summary.left > 0
-        self.summary.wall_seconds = time.monotonic() - self.began
-
-    def announce_stop(self) -> None:
-        """The first Ctrl-C."""
-        self._tell(StopRequested(trial=self.running))
-
-    @property
-    def _stopping(self) -> bool:
-        return self.tries.interrupts.soft
-
-    def _fits(self, each: Round) -> bool:
-        if self.options.time_budget_seconds is None:
-            return True
-        needed = self._seconds_of([each])
-        left = self.options.time_budget_seconds - (time.monotonic() - self.began)
-        if needed > left:
-            self.summary.rounds_postponed += 1
-            self._tell(
-                RoundPostponed(
-                    study=each.block.study, round=each.number, needed_seconds=needed, left_seconds=max(0.0, left)
-                )
-            )
-        return needed <= left
-
-    def _run_round(self, each: Round, *, seconds_later: float) -> None:
-        each.supersede(self.store)
-        for position, trial in enumerate(each.trials):
-            if self._stopping:
-                return
-            rest = each.trials[position + 1 :]
-            self._run_trial(trial, each, seconds_later + sum(map(self.estimates.seconds, rest)))
-
-    def _run_trial(self, trial: PlannedTrial, its_round: Round, seconds_later: float) -> None:
-        self.running = trial
-        trials = self.summary.planned
-
-        def started(attempt: int) -> None:
-            self.summary.launched += 1
-            seconds = self.estimates.seconds(trial) + seconds_later
-            self._tell(TrialStarted(trial=trial, done=self._done, trials=trials, attempt=attempt, seconds_left=seconds))
-
-        attempt = self.store.next_attempt(
-            its_round.key, trial.arm.name, trial.round, its_round.circumstances.fingerprint
-        )
-        record = self.tries.record(trial, its_round, attempt=attempt, on_start=started)
-        self.store.add(record)
-        self.tries.workplace.tidy(trial, record)
-        self.estimates.learn(trial, record)
-        self.summary.outcomes[record.outcome] += 1
-        self.running = None
-        self._tell(
-            TrialFinished(trial=trial, record=record, done=self._done, trials=trials, seconds_left=seconds_later)
-        )
-
-    @property
-    def _done(self) -> int:
-        return self.summary.planned - self.summary.left
-
-    def _seconds_of(self, rounds: Sequence[Round]) -> float:
-        return sum(self.estimates.seconds(trial) for each in rounds for trial in each.trials)
-
-    def _tell(self, event: Event) -> None:
-        self.on_event(event)
+def modules_of(plan: Plan) -> Sequence[str]:
+    """What a zygote imports for the cells of a plan."""
+    return preload.modules_for([trial.arm.cell.settings for trial in plan.trials if trial.refusal is None])
 
 
 def _count(rounds: Sequence[Round]) -> int:

@@ -62,7 +62,14 @@ class StopRequested:
     trial: PlannedTrial | None
 
 
-Event = RunPlanned | TrialStarted | TrialFinished | RoundPostponed | StopRequested
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """Something outside the trials that the user should know: a job of a cluster that was lost, for example."""
+
+    text: str
+
+
+Event = RunPlanned | TrialStarted | TrialFinished | RoundPostponed | StopRequested | Notice
 OnEvent = Callable[[Event], None]
 
 

@@ -104,6 +104,30 @@ class Store:
         with self._transaction() as database:
             return sum(_insert(database, record) for record in records)
 
+    def add_round(self, records: Sequence[Record]) -> bool:
+        """Keep a round that ran elsewhere, whole: what else stands for it is superseded, all in one transaction.
+
+        Keeping it a second time changes nothing. False: every arm of it has another result already; nothing is kept.
+        """
+        first = records[0]
+        where = (first.block, first.round, first.fingerprint)
+        names = {record.identity for record in records}
+        with self._transaction() as database:
+            there = database.execute(
+                "SELECT fingerprint, block, arm, round, attempt, started_at FROM trials"
+                " WHERE block = ? AND round = ? AND fingerprint = ? AND NOT superseded", where,
+            ).fetchall()  # fmt: skip
+            others = [row for row in there if tuple(row) not in names]
+            if others and self.round_is_complete(first.block, {each.arm for each in records}, *where[1:]):
+                return False
+            database.executemany(
+                "UPDATE trials SET superseded = 1 WHERE fingerprint = ? AND block = ? AND arm = ? AND round = ?"
+                " AND attempt = ? AND started_at = ?", others,
+            )  # fmt: skip
+            for record in records:
+                _insert(database, record)
+        return True
+
     def supersede(self, block: str, round_number: int, fingerprint: str) -> int:
         """Mark the trials of a round as replaced by a rerun of it; they stay, unjudged. The number marked."""
         with self._transaction() as database:
