@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.environment import Environment
+    from harness.experiment.matrix import Matrix
     from harness.experiment.study import Plan
     from harness.judgement.claims import Claims
     from harness.judgement.judged import Judgement
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from harness.results.events import OnEvent, Summary
     from harness.results.record import Record
 
-__all__ = ["judge", "load", "machine", "plan", "read", "render", "run"]
+__all__ = ["judge", "load", "machine", "plan", "read", "read_matrix", "render", "run"]
 __version__ = "0.1.0"
 
 Device = Literal["auto", "cuda", "cpu"]
@@ -51,6 +52,19 @@ def machine(device: Device = "auto") -> Environment:
     return replace(found, devices=()) if device == "cpu" else found
 
 
+def read_matrix(matrix: Path | str = "matrix.yaml") -> Matrix:
+    """The studies of a matrix, checked.
+
+    Raises:
+        MatrixError: the matrix is wrong, with file, line, column and a suggestion.
+    """
+    from harness.experiment.matrix import read_matrix as read_checked
+    from harness.techniques.registry import axis_table
+    from harness.trial.kinds import ALONE, KINDS
+
+    return read_checked(matrix, axis_table(), KINDS, ALONE)
+
+
 def plan(
     matrix: Path | str = "matrix.yaml",
     *,
@@ -71,17 +85,15 @@ def plan(
     Raises:
         MatrixError: the matrix is wrong, with file, line, column and a suggestion.
     """
-    from harness.experiment.matrix import read_matrix
     from harness.experiment.plan import make_plan
-    from harness.techniques.registry import axis_table
-    from harness.trial.kinds import ALONE, KINDS, refusal
+    from harness.trial.kinds import refusal
 
     here = environment or machine()
-    read = read_matrix(matrix, axis_table(), KINDS, ALONE).only(studies)
+    asked = read_matrix(matrix).only(studies)
     if rounds is not None:
-        read = read.with_rounds(rounds)
+        asked = asked.with_rounds(rounds)
     chosen = scale if scale != "auto" else "full" if here.has_gpu else "smoke"
-    return make_plan(read, lambda cell, kind: refusal(here, cell, kind), chosen, rounds=rounds)
+    return make_plan(asked, lambda cell, kind: refusal(here, cell, kind), chosen, rounds=rounds)
 
 
 def run(
@@ -169,7 +181,7 @@ def judge(trials: Iterable[Path | str] | Sequence[Record], claims: Path | str | 
 
 def render(
     trials: Iterable[Path | str] | Sequence[Record],
-    output: Path | str = "reports/results",
+    output: Path | str | None = None,
     *,
     claims: Path | str | Claims | None = None,
 ) -> Path:
@@ -177,7 +189,7 @@ def render(
 
     Args:
         trials: paths to trials, or records.
-        output: the folder to write to; its name is the report's.
+        output: the folder to write to; its name is the report's. None: `reports/` and the first path's name.
         claims: as for `judge`.
 
     Returns:
@@ -189,12 +201,19 @@ def render(
     """
     from harness.report import render_report
 
-    known, records = _claims(claims), _records(trials)
-    return render_report(judge(records, known), known, records, output, name=Path(output).name)
-
-
-def _records(trials: Iterable[Path | str] | Sequence[Record]) -> list[Record]:
     given = list(trials)
+    folder = Path(output or Path("reports") / _name(given[0] if given else "results"))
+    known, records = _claims(claims), _records(given)
+    return render_report(judge(records, known), known, records, folder, name=folder.name)
+
+
+def _name(first: Path | str | Record) -> str:
+    """`results` for `results.sqlite`."""
+    return Path(first).resolve().name.partition(".")[0] if isinstance(first, Path | str) else "results"
+
+
+def _records(given: Iterable[Path | str | Record]) -> list[Record]:
+    given = list(given)
     records = [each for each in given if not isinstance(each, Path | str)]
     return records or read(each for each in given if isinstance(each, Path | str))
 

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 import harness
 from harness import options
 from harness.errors import ClaimbenchError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 app = typer.Typer(
     name="claimbench",
@@ -31,7 +27,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich would cost a quarter of the time that --help may take
 )
 
-REPORTS = Path("reports")
 INTERRUPTED = 130
 
 
@@ -54,6 +49,7 @@ def run(
 ) -> None:
     """Run what the store lacks of a matrix, then write the report."""
     from harness.report.progress import progress
+    from harness.report.terminal import console
     from harness.results.collect import Options
     from harness.trial.outcome import Outcome
 
@@ -70,9 +66,10 @@ def run(
         )  # fmt: skip
     typer.echo(str(summary))
     if report:
-        typer.echo(f"report: {harness.render([store], REPORTS / name_of([store]), claims=claims)}")
+        typer.echo(f"report: {harness.render([store], claims=claims)}")
     if summary.interrupted:
-        typer.echo(f"stopped; what ran is kept in {store}. To go on: {this_command()}", err=True)
+        again = shlex.join(["claimbench", *sys.argv[1:]])
+        typer.echo(f"stopped; what ran is kept in {store}. To go on: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -87,7 +84,7 @@ def plan(
     trials: Annotated[bool, typer.Option("--trials", help="Each trial in its order, instead of each cell.")] = False,
 ) -> None:
     """Show every cell of a matrix, and why one cannot run here."""
-    from harness.report.terminal import plan_lines, trial_lines
+    from harness.report.terminal import plan_lines, trial_lines, write_lines
 
     here = harness.machine(device)
     planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
@@ -105,7 +102,7 @@ def status(
 ) -> None:
     """Show what is stored, and what the matrix still lacks."""
     from harness.report.status import block_statuses
-    from harness.report.terminal import plan_summary, status_table
+    from harness.report.terminal import console, plan_summary, status_table
 
     records = harness.read(paths or [options.STORE])
     planned = None
@@ -123,8 +120,7 @@ def report(
     output: Annotated[Path | None, typer.Option(help="The folder to write to: reports/NAME.")] = None,
 ) -> None:
     """Write the report on what is stored: HTML, Markdown, tables."""
-    where = paths or [options.STORE]
-    typer.echo(f"report: {harness.render(where, output or REPORTS / name_of(where), claims=claims)}")
+    typer.echo(f"report: {harness.render(paths or [options.STORE], output, claims=claims)}")
 
 
 @app.command()
@@ -135,30 +131,21 @@ def claims(
     as_json: options.Json = False,
 ) -> None:
     """List the claims, and check them against the matrix."""
-    from harness.experiment.matrix import read_matrix
     from harness.judgement.claims_file import read_claims
     from harness.judgement.rows import claims_rows
-    from harness.report.terminal import rows_table
-    from harness.techniques.registry import axis_table
-    from harness.trial.kinds import ALONE, KINDS
+    from harness.report.terminal import console, rows_table, write_json
 
-    blocks = None
-    if matrix.exists() or matrix != options.MATRIX:
-        blocks = tuple(read_matrix(matrix, axis_table(), KINDS, ALONE).blocks())
+    given = matrix.exists() or matrix != options.MATRIX
+    blocks = tuple(harness.read_matrix(matrix).blocks()) if given else None
     rows = claims_rows(read_claims(claims or options.CLAIMS, blocks=blocks))
     write_json(rows) if as_json else console().print(rows_table(rows))
 
 
 @app.command()
-def judge(
-    *,
-    paths: options.Paths = None,
-    claims: options.Claims = None,
-    as_json: options.Json = False,
-) -> None:
+def judge(*, paths: options.Paths = None, claims: options.Claims = None, as_json: options.Json = False) -> None:
     """Print what the trials say of each claim."""
     from harness.judgement.rows import verdict_objects
-    from harness.report.terminal import verdict_counts, verdicts_table
+    from harness.report.terminal import console, verdict_counts, verdicts_table, write_json
 
     judgement = harness.judge(paths or [options.STORE], claims)
     if as_json:
@@ -169,14 +156,18 @@ def judge(
 
 
 @app.command()
-def doctor(*, device: options.Device = "auto") -> None:
+def doctor(*, device: options.Device = "auto", calibrate: options.Calibrate = False) -> None:
     """Show which settings can run here, and what the others lack."""
-    from harness.report.doctor import processes, tables
-    from harness.techniques.registry import axis_table, refusal
+    from harness.report.doctor import calibration, processes, tables
+    from harness.report.terminal import console, write_lines
+    from harness.techniques.registry import axis_table
+    from harness.trial.kinds import refusal
 
     here = harness.machine(device)
-    console().print(*tables(axis_table(), here, lambda cell: refusal(here, cell)))
+    console().print(*tables(axis_table(), here, lambda cell: refusal(here, cell, "training")))
     write_lines(processes(here))
+    if calibrate:
+        console().print(*calibration("cuda" if here.has_gpu else "cpu"))
 
 
 @app.command()
@@ -226,6 +217,7 @@ def compare(
     from harness.judgement.regress import THRESHOLD, compare_sides
     from harness.judgement.sides import read_side
     from harness.report import regressions
+    from harness.report.terminal import console, write_lines
 
     found = compare_sides(
         read_side(before), read_side(after), across_devices=across_devices,
@@ -239,32 +231,6 @@ def compare(
         write_lines(regressions.lines_below(found))
     if found.regressions:
         raise typer.Exit(1)
-
-
-def console() -> Console:
-    from rich.console import Console
-
-    # a pipe or a log gets wide lines, so that no word of a table is cut
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-
-
-def write_lines(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-
-
-def write_json(content: Any) -> None:
-    import json
-
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def name_of(paths: list[Path]) -> str:
-    """What a report on these paths is called: `results` for `results.sqlite`."""
-    return paths[0].resolve().name.partition(".")[0] or "results"
-
-
-def this_command() -> str:
-    return shlex.join(["claimbench", *sys.argv[1:]])
 
 
 def main() -> None:

@@ -73,3 +73,4 @@ Threshold = Annotated[
 ]
 AcrossDevices = Annotated[bool, typer.Option("--across-devices", help="Compare although the devices differ.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="As Markdown, for a pull request.")]
+Calibrate = Annotated[bool, typer.Option("--calibrate", help="Measure rates of matrix products and copies here.")]

@@ -92,6 +92,29 @@ def processes(environment: Environment) -> list[str]:
     ]
 
 
+def calibration(device: str) -> tuple[Table, Table]:
+    """What this device achieves, measured now: rates of matrix products beside the published peak, and of copies."""
+    from harness.trial.calibrate import FORMATS, in_child
+
+    found = in_child(device)
+    products = empty_table(("matrix products", "achieved", "published peak", "share"))
+    for name in FORMATS:
+        achieved, peak = found["matmul_flops"].get(name), found["published_flops"].get(name)
+        why = found["missing"].get(f"matmul_flops.{name}") or found["missing"].get(f"published_flops.{name}", "")
+        share = formats.share(found["share_of_published"].get(name))
+        add_row(products, name, _flops(achieved), _flops(peak), why if share == formats.ABSENT else share)
+    copies = empty_table(("copies", "achieved"))
+    for name, rate in found["copy_bytes_per_second"].items():
+        add_row(copies, name, f"{rate / 1e9:,.1f} GB/s")
+    return products, copies
+
+
+def _flops(value: float | None) -> str:
+    if value is None:
+        return formats.ABSENT
+    return f"{value / 1e12:,.1f} TFLOP/s" if value >= 1e12 else f"{value / 1e9:,.1f} GFLOP/s"
+
+
 def _settings(axis: Axis) -> Iterator[tuple[Setting, str]]:
     yield from axis.settings.items()
     if axis.number is not None:

@@ -5,6 +5,8 @@ Long lists are plain aligned lines (ten thousand of them take no time); short ta
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -17,10 +19,26 @@ from harness.report import formats
 from harness.report.status import BlockStatus
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 #: Longer names of arms push their own line out, not everybody's.
 WIDEST = 48
+
+
+def console() -> Console:
+    """Standard output for tables and bars. A pipe or a log gets wide lines, so that no word of a table is cut."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def write_json(content: object) -> None:
+    write_lines([json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)])
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
