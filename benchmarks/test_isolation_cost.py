@@ -14,14 +14,14 @@ import pytest
 
 MATRIX = """
 schema: 1
-rounds: 5
+rounds: 3
 workloads:
   gpt2: {model: gpt2-124m, sequence_length: 1024, batch_size: 8}
 baseline: {precision: bf16, stream: cached}
 studies:
   isolation:
     workload: gpt2
-    steps: 80
+    steps: 60
     axes: {optimizer: [fused]}
 """
 

@@ -24,7 +24,7 @@ class DeviceFigures:
     power_watts: float | None = None
     """Mean over the window, all devices together."""
     peak_device_bytes: int | None = None
-    """Of the device that held most, over the whole trial."""
+    """Of the device that held most, over the window; over the whole trial where there was none."""
     clocks: dict[str, Any] = field(default_factory=dict)
     """As in the record."""
     missing: dict[str, str] = field(default_factory=dict)
@@ -54,16 +54,20 @@ class DeviceSamples:
             return None
         return _interpolate(points, window[1]) - _interpolate(points, window[0])
 
-    def peak_bytes(self) -> int | None:
-        """The trial's own memory at its highest; where its processes cannot be matched, what the device gained."""
+    def peak_bytes(self, window: tuple[float, float] | None = None) -> int | None:
+        """The trial's own memory at its highest; where its processes cannot be matched, what the device gained.
+
+        With a window, what comes after it does not count: the gradient check builds models of its own there.
+        """
+        readings = self.readings if window is None else self.within(window)
         own = [
             sum(used for pid, used in reading.processes.items() if pid in self.ours and used is not None)
-            for reading in self.readings
+            for reading in readings
             if any(pid in self.ours and used is not None for pid, used in reading.processes.items())
         ]
         if own:
             return max(own)
-        used = [reading.used_bytes for reading in self.readings if reading.used_bytes is not None]
+        used = [reading.used_bytes for reading in readings if reading.used_bytes is not None]
         if not used or self.before is None or self.before.used_bytes is None:
             return None
         return max(0, max(used) - self.before.used_bytes)
@@ -94,7 +98,7 @@ def device_figures(samples: Sequence[DeviceSamples], window: tuple[float, float]
         return DeviceFigures(
             missing=dict.fromkeys(("peak_device_bytes", "utilisation", "energy_joules_per_token"), reason)
         )
-    peaks = [peak for each in samples if (peak := each.peak_bytes()) is not None]
+    peaks = [peak for each in samples if (peak := each.peak_bytes(window)) is not None]
     foreign = [process for each in samples for process in each.foreign()]
     peak_device_bytes = max(peaks) if peaks else None
     if window is None:

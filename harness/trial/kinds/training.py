@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +14,9 @@ import torch
 from harness.environment import Environment
 from harness.techniques.base import Evidence, Technique
 from harness.techniques.registry import techniques
-from harness.trial import estimator, flops, gradients, memory
+from harness.trial import estimator, flops, gradients, memory, own_gradients, own_step
 from harness.trial import ranks as group
+from harness.trial.breakdown import breakdown
 from harness.trial.corpus import prepare, read_about
 from harness.trial.measure import Measured, graph_breaks, measure
 from harness.trial.outcome import Outcome
@@ -32,12 +35,20 @@ def run(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
     trial = TrainingRun(spec, ranks, environment)
     with trial.held:
         build(trial, techniques())
+        started = seconds_since_request()
         measured = measure(trial)
         result = TrialResult(outcome=Outcome.OK, window=measured.window)
+        result.measured["startup_seconds"] = started
         fill_result(trial, measured, result)
         prove(trial, techniques(), result)
         _check_gradient(trial, measured, result)
     return result
+
+
+def seconds_since_request() -> float | None:
+    """Seconds since the launcher was asked for this process (its variable holds that moment, on the same clock)."""
+    asked = os.environ.get("CLAIMBENCH_REQUESTED_AT")
+    return None if asked is None else time.monotonic() - float(asked)
 
 
 def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
@@ -70,7 +81,7 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     result.measured["figures"] = {
         **measured.figures, "useful_tokens_per_second": useful / window, "useful_share": useful / tokens,
         "warmup_seconds": sum(measured.warmup_seconds), **_data(trial),
-        **_state_per_parameter(trial, everyone), **estimator.estimates(trial),
+        **_state_per_parameter(trial, everyone), **(estimator.estimates(trial) if trial.own is None else {}),
     }  # fmt: skip
     trial.facts["compiled"] = measured.compiled
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
@@ -109,7 +120,14 @@ def _state_per_parameter(trial: TrainingRun, everyone: list[dict[str, Any]]) -> 
 def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: TrialResult) -> None:
     """One profiled step, then every active technique's evidence. What does not hold makes the trial inert."""
     trial.profile = profile_step(trial.step, trial.device)
-    gather_evidence(trial, all_techniques, result)
+    steps = result.measured["step_seconds"]
+    result.measured["figures"]["breakdown"] = breakdown(trial.profile, math.fsum(steps) / len(steps))
+    if trial.own is None:
+        gather_evidence(trial, all_techniques, result)
+        return
+    gather_evidence(trial, own_step.provable(trial, all_techniques), result)
+    own_step.prove(trial, result)
+    own_step.judge(trial, result)
 
 
 def gather_evidence(trial: TrainingRun, some_techniques: Iterable[Technique], result: TrialResult) -> None:
@@ -146,7 +164,10 @@ def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult)
         result.measured["gradient_check"] = {"skipped": skipped}
         return
     assert measured.first_gradient is not None
-    if trial.ranks.first:
+    if trial.ranks.first and trial.own is not None:
+        free(trial)
+        result.measured["gradient_check"] = own_gradients.compare(trial, trial.own, measured.first_gradient)
+    elif trial.ranks.first:
         folder = prepare(trial.spec.data, int(trial.config.vocab_size), Path(trial.spec.data_directory))
         free(trial)
         try:
@@ -161,6 +182,8 @@ def free(trial: TrainingRun) -> None:
     trial.call = lambda **_: None
     trial.optimizer = trial.loader_iterator = None
     trial.batches = iter(())
+    if trial.own is not None:
+        trial.own.let_go()
     gc.collect()
     memory.reset_peaks(trial.device)
 
@@ -175,6 +198,8 @@ def _compile_seconds(trial: TrainingRun, measured: Measured) -> float | None:
 
 
 def _data(trial: TrainingRun) -> dict[str, Any]:
+    if trial.own is not None:
+        return {}
     about = read_about(trial.loader.dataset.folder)
     return {"data_sha256": about.sha256, "data_tokeniser": about.tokeniser}
 
@@ -182,7 +207,14 @@ def _data(trial: TrainingRun) -> dict[str, Any]:
 def _arithmetic(trial: TrainingRun, tokens_per_second: float, result: TrialResult) -> None:
     """FLOPs a token, MFU and HFU; what has no peak stays null with the reason."""
     weights = trial.weights
-    attention = flops.attention_of(trial.config, int(trial.spec.settings["sequence_length"]))
+    # of a user's batches the real length; the setting may mean nothing to them
+    length = int(trial.spec.settings["sequence_length"]) if trial.own is None else trial.tokens // max(trial.samples, 1)
+    try:
+        attention = flops.attention_of(trial.config, length)
+    except AttributeError:
+        reason = "the shape of this model is not known: it has no configuration with heads, layers and hidden size"
+        result.missing.update(dict.fromkeys(("model_flops_per_token", "hardware_flops_per_token", "mfu", "hfu"), reason))
+        return
     model = flops.model_flops_per_token(weights, attention)
     hardware = flops.hardware_flops_per_token(weights, attention, recompute_blocks=trial.cell["checkpointing"] != "off")
     result.measured.update(model_flops_per_token=model, hardware_flops_per_token=hardware)
