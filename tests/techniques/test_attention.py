@@ -1,0 +1,71 @@
+"""Which kernel computed attention is read from a profile, and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.techniques.attention import Attention
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.techniques.test_precision import _gpu
+from tests.training import refused
+
+Run = Callable[..., TrialResult]
+
+
+@pytest.mark.parametrize(
+    ("setting", "kernel"),
+    [("sdpa-flash", "sdpa-flash"), ("sdpa-math", "sdpa-math"), ("eager", None)],
+)
+def test_the_profile_shows_the_kernel(run_trial: Run, setting: str, kernel: str | None) -> None:
+    result = run_trial(attention=setting)
+    kernels = result.evidence["attention"]["facts"]["kernels"]
+    assert result.outcome is Outcome.OK
+    assert list(kernels) == ([kernel] if kernel else [])
+
+
+@pytest.mark.parametrize("setting", ["eager", "sdpa-math"])
+def test_a_choice_that_is_not_made_is_inert(run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Attention, "apply", lambda *_: None)
+    result = run_trial(attention=setting)
+    assert result.outcome is Outcome.INERT
+    assert f"attention={setting} was set, but the profile shows the kernel of sdpa-flash" in result.reason
+
+
+def test_a_kernel_that_falls_back_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for flash, given plain operations: what a mask or a data type does silently elsewhere."""
+    monkeypatch.setattr(Attention, "apply", lambda _self, _cell, run: setattr(run, "attention", "eager"))
+    result = run_trial(attention="sdpa-flash")
+    assert result.outcome is Outcome.INERT
+    assert "its kernel is not in the profile" in result.reason
+
+
+def test_flash_is_exact_where_eager_is(run_trial: Run) -> None:
+    """First gradient against fp32 eager: at most twice what eager attention is off by itself at that precision."""
+    check = run_trial(attention="sdpa-flash", precision="bf16", gradient_check=True).measured["gradient_check"]
+    assert 0 < check["error"] <= 2 * check["eager_error"]
+
+
+def test_a_wrong_mask_shows_in_the_gradient(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses of a few steps would pass it."""
+    import torch
+
+    plain = torch.nn.functional.scaled_dot_product_attention
+
+    def not_causal(*tensors: torch.Tensor, is_causal: bool = False, **options: object) -> torch.Tensor:
+        return plain(*tensors, is_causal=False, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", not_causal)
+    check = run_trial(attention="sdpa", gradient_check=True).measured["gradient_check"]
+    assert check["error"] > 0.01
+
+
+def test_flash_in_fp32_is_refused_before_launch() -> None:
+    """flash-attention#676, LlamaFactory#7998."""
+    hopper = _gpu((9, 0), packages={"flash-attn": "2.8.3"})
+    for setting in ("flash2", "sdpa-flash", "sdpa-cudnn"):
+        assert "takes 16-bit inputs only and precision is fp32" in str(refused(hopper, attention=setting))
+        assert refused(hopper, attention=setting, precision="bf16") is None
+    assert "pip install flash-attn" in str(refused(_gpu((9, 0), packages={}), attention="flash2", precision="bf16"))

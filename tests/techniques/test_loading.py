@@ -1,0 +1,72 @@
+"""Workers are counted alive, streams are asked for their class, and none of it changes a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.trial import training
+from harness.trial.batching import LoaderSettings
+from harness.trial.corpus import prepare
+from harness.trial.data import Samples
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.training import refused, settings, spec_of
+
+Run = Callable[..., TrialResult]
+
+
+def test_workers_are_alive(run_trial: Run) -> None:
+    result = run_trial(workers=2)
+    assert result.outcome is Outcome.OK
+    assert result.evidence["stream"]["facts"]["workers_alive"] == 2
+
+
+def test_workers_that_do_not_start_are_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = LoaderSettings.of
+
+    def without(given: dict[str, object]) -> LoaderSettings:
+        return plain({**given, "workers": 0})  # type: ignore[dict-item]
+
+    monkeypatch.setattr(LoaderSettings, "of", staticmethod(without))
+    result = run_trial(workers=2)
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "workers=2 was set, but 0 worker processes are alive"
+
+
+@pytest.mark.parametrize(
+    ("stream", "kind"),
+    [("parse", "ParsingStream"), ("cached", "CachedStream"), ("reopen", "ReopeningStream"), ("mmap", "MappedStream")],
+)
+def test_every_stream_gives_the_same_samples(run_trial: Run, stream: str, kind: str) -> None:
+    result = run_trial(stream=stream, workers=1)
+    assert result.evidence["stream"]["facts"]["stream_class"] == kind
+    assert result.measured["losses"] == run_trial(stream="cached").measured["losses"]
+
+
+def test_a_sample_costs_what_it_is_told_to(run_trial: Run) -> None:
+    """Two samples a batch at 20 ms each, loaded in the training process: at least 40 ms of waiting a step."""
+    assert run_trial(cost_per_sample_ms=20).measured["phases"]["data_wait"] >= 0.040
+
+
+def test_datasets_never_touch_the_gpu(tmp_path: Path) -> None:
+    """A worker that does dies after a fork (pytorch#40403): batches are made on the CPU, whatever the batching."""
+    folder = prepare(spec_of().data, 512, tmp_path)
+    for batching in ("fixed", "padded", "packed", "token-budget"):
+        samples = Samples(folder, LoaderSettings.of(settings(batching=batching)), seed=1, rank=0, batches=1)
+        assert {part.device for part in samples[0].values()} == {torch.device("cpu")}
+
+
+def test_settings_without_effect_are_refused() -> None:
+    assert "set workers to 1 or more" in str(refused(prefetch=4))
+    assert "set workers to 1 or more" in str(refused(persistent=True))
+    assert "there is none here" in str(refused(pin_memory=True))
+    assert "there is none here" in str(refused(non_blocking=True))
+    assert refused(workers=2, prefetch=4, persistent=True, start="spawn") is None
+
+
+def test_batches_suffice_for_warm_up_window_and_probing() -> None:
+    assert training.PROBING_STEPS >= 3  # the profile, checkpointing's count, clipping's large step

@@ -1,0 +1,73 @@
+"""Every monitor really watches, and none watches where it was not asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.techniques import monitors
+from harness.techniques.monitor import Monitor
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.techniques.test_precision import _gpu
+from tests.training import active, refused
+
+Run = Callable[..., TrialResult]
+
+#: On a CPU. Warm-up, window and the profiled step are 2 + 3 + 1 steps.
+CALLS = {
+    "phases-synchronised": 18,
+    "item": 6,
+    "gradient-norms": 6,
+    "flops-profile": 1,
+    "profiler": 1,
+    "tensorboard": 6,
+}
+
+
+@pytest.mark.parametrize("setting", CALLS)
+def test_calls_are_counted(run_trial: Run, setting: str) -> None:
+    result = run_trial(monitor=setting)
+    assert result.outcome is Outcome.OK
+    assert result.evidence["monitor"]["facts"]["calls"] == CALLS[setting]
+
+
+def test_watching_does_not_change_what_is_watched(run_trial: Run) -> None:
+    plain = run_trial().measured["losses"]
+    for setting in ("phases-synchronised", "item", "gradient-norms"):
+        assert run_trial(monitor=setting).measured["losses"] == plain
+
+
+def test_cpu_percent_holds_every_step_for_a_second(run_trial: Run) -> None:
+    result = run_trial(monitor="cpu-percent", warmup_steps=1, steps=1)
+    assert result.outcome is Outcome.OK
+    assert min(result.measured["step_seconds"]) >= 1
+
+
+@pytest.mark.parametrize("setting", ["phases-synchronised", "item", "gradient-norms", "flops-profile", "tensorboard"])
+def test_a_monitor_that_is_never_called_is_inert(
+    run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitors.WATCHES[setting], "attach", lambda _: None)
+    result = run_trial(monitor=setting)
+    assert result.outcome is Outcome.INERT
+    assert f"monitor={setting} was called 0 times" in result.reason
+
+
+def test_a_monitor_that_is_not_applied_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Monitor, "apply", lambda *_: None)
+    assert "nothing watched the run" in run_trial(monitor="item").reason
+
+
+def test_all_other_cells_run_unwatched(run_trial: Run) -> None:
+    """lightning#189 has a monitor that made training ten times slower."""
+    assert "monitor" not in active()
+    assert "monitor" not in run_trial().evidence
+
+
+def test_what_a_monitor_lacks_is_said_before_launch() -> None:
+    assert refused(monitor="nvml") == "monitor=nvml reads a GPU, and there is none here"
+    bare = _gpu((9, 0), packages={})
+    assert "pip install tensorboard" in str(refused(bare, monitor="tensorboard"))
+    assert "use compile=off" in str(refused(_gpu((9, 0)), monitor="flops-profile", compile="default"))

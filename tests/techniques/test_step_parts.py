@@ -1,0 +1,148 @@
+"""Clipping, schedules, the allocator's cache, and copies on a side stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from harness.techniques import empty_cache
+from harness.techniques.clip import Clip
+from harness.techniques.copying import copied_ahead, streams_of_copies_alone
+from harness.techniques.empty_cache import EmptyCache
+from harness.techniques.schedule import Schedule, factor
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.techniques.test_precision import _gpu
+from tests.training import cell, refused
+
+Run = Callable[..., TrialResult]
+
+# ---- clipping --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_large_gradient_is_cut_to_the_limit(run_trial: Run, precision: str) -> None:
+    result = run_trial(clip=0.5, precision=precision)
+    facts = result.evidence["clip"]["facts"]
+    assert result.outcome is Outcome.OK
+    assert facts["norm_before"] == pytest.approx(5, rel=0.02)
+    assert facts["norm_after"] == pytest.approx(0.5, rel=0.01)
+
+
+def test_clipping_that_cuts_nothing_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: None)
+    result = run_trial(clip=1.0)
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "clip=1 was set, but a gradient of norm 10 reached the optimizer as 10"
+
+
+def test_clipping_that_is_not_hooked_in_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clip, "apply", lambda *_: None)
+    assert run_trial(clip=1.0).outcome is Outcome.INERT
+
+
+def test_where_no_rank_has_the_whole_gradient_clipping_is_refused() -> None:
+    two = _gpu((9, 0))
+    assert "DeepSpeed keeps them to itself" in str(refused(two, clip=1.0, precision="ds-bf16"))
+
+
+# ---- schedules -------------------------------------------------------------------------------------------------------
+
+
+def test_the_formulas() -> None:
+    """20 steps: the warm-up rises over two of them and falls over eighteen; the cosine is halfway down at the tenth."""
+    assert [factor("warmup-linear", step, 20) for step in (0, 1, 2, 11, 20)] == [0, 0.5, 1, 0.5, 0]
+    assert factor("cosine", 0, 20) == 1
+    assert factor("cosine", 10, 20) == pytest.approx(0.5)
+    assert factor("cosine", 5, 20) == pytest.approx((1 + math.sqrt(0.5)) / 2)
+
+
+@pytest.mark.parametrize("setting", ["warmup-linear", "cosine"])
+def test_every_step_has_the_rate_of_its_schedule(run_trial: Run, setting: str) -> None:
+    result = run_trial(schedule=setting)
+    assert result.outcome is Outcome.OK
+    assert result.evidence["schedule"]["facts"]["steps"] >= 6
+
+
+@pytest.mark.parametrize("setting", ["warmup-linear", "cosine"])
+def test_a_rate_that_stays_is_inert(run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Schedule, "apply", lambda *_: None)
+    assert run_trial(schedule=setting).outcome is Outcome.INERT
+
+
+def test_another_schedule_than_the_one_asked_for_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied = Schedule.apply
+    monkeypatch.setattr(Schedule, "apply", lambda self, _cell, run: applied(self, cell(schedule="cosine"), run))
+    assert run_trial(schedule="warmup-linear").outcome is Outcome.INERT
+
+
+# ---- the allocator's cache -------------------------------------------------------------------------------------------
+
+
+def test_emptying_is_refused_without_a_gpu() -> None:
+    assert refused(empty_cache=100) == "empty_cache=100 empties CUDA's allocator and needs a GPU; use never"
+    assert refused(_gpu((9, 0)), empty_cache=100) is None
+
+
+def test_emptying_is_called_as_the_document_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`batch_idx % 100 == 0`: before anything else at the first batch, then at the hundredth."""
+    emptied: list[int] = []
+    run: Any = SimpleNamespace(facts={}, after_step=[], device=torch.device("cpu"))
+    EmptyCache().apply(cell(empty_cache=100), run)
+    for step in range(201):
+        monkeypatch.setattr(empty_cache, "empty", lambda step=step: emptied.append(step))
+        run.after_step[0](step)
+    assert emptied == run.facts["empty_cache"]["calls"] == [0, 100, 200]
+
+
+def test_emptying_that_was_not_called_is_no_evidence() -> None:
+    run: Any = SimpleNamespace(
+        facts={}, after_step=[], device=torch.device("cpu"), steps_done=9,
+        spec=SimpleNamespace(warmup_steps=2, steps=6),
+    )  # fmt: skip
+    evidence = EmptyCache().evidence(cell(empty_cache=4), run)
+    assert evidence is not None
+    assert not evidence.holds
+    assert evidence.reason == "the cache was emptied 0 times in 9 steps, not 3 times"
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_freed_block_leaves_the_allocator() -> None:
+    assert empty_cache.bytes_given_back(torch.device("cuda")) >= 64 << 20
+
+
+# ---- copies on a side stream -----------------------------------------------------------------------------------------
+
+
+def test_a_side_stream_is_refused_without_a_gpu() -> None:
+    assert "needs a GPU" in str(refused(copy="side-stream"))
+    assert refused(_gpu((9, 0)), copy="side-stream", pin_memory=True) is None
+
+
+def test_a_stream_on_which_only_copies_ran_is_told_apart() -> None:
+    kernels = {"sgemm": {7}, "Memset (Device)": {7}}
+    assert streams_of_copies_alone({**kernels, "Memcpy HtoD (Pinned -> Device)": {7, 13}}) == {13}
+    assert streams_of_copies_alone({**kernels, "Memcpy HtoD (Pinned -> Device)": {7}}) == set()
+    assert streams_of_copies_alone({**kernels, "Memcpy DtoH (Device -> Pinned)": {13}}) == set()
+
+
+@pytest.mark.gpu
+def test_recorded_copies_arrive_and_unrecorded_ones_are_overwritten() -> None:
+    """The document's loader lets the allocator give a batch's memory to the next copy while kernels still read it."""
+    from harness.techniques.copying import changed_batches
+
+    device = torch.device("cuda", 0)
+    assert changed_batches(device, record=True) == 0
+    assert changed_batches(device, record=False) > 0
+
+
+@pytest.mark.gpu
+def test_every_batch_comes_once_and_in_order() -> None:
+    device = torch.device("cuda", 0)
+    batches = ({"numbers": torch.full((4,), number).pin_memory()} for number in range(5))
+    assert [int(batch["numbers"][0]) for batch in copied_ahead(batches, device)] == [0, 1, 2, 3, 4]
