@@ -166,8 +166,13 @@ def memory(arm: ArmResult, view: str) -> str:
 
 
 def parity_gap(parity: Parity) -> str:
-    """The gap of the loss curves in nats with its word: `0.0021 holds`."""
-    return parity.word if parity.loss_gap is None else f"{parity.loss_gap:.2g} {parity.word}"
+    """The gap of the loss curves in nats with its word: `0.0021 holds`. Without a gap why there is none, in short."""
+    if parity.loss_gap is not None:
+        return f"{parity.loss_gap:.2g} {parity.word}"
+    word, _, why = parity.word.partition(": ")
+    if word == "is the baseline":
+        return formats.ABSENT
+    return why if word == "not applicable" else word
 
 
 def outcome(arm: ArmResult) -> str:
