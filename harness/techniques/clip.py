@@ -72,20 +72,18 @@ class Clip(Technique):
 
 def norms_of_a_large_step(run: TrainingRun, wanted: float) -> tuple[float, float]:
     """One step whose gradient is scaled to the norm `wanted`: the norm before the step's hooks and after them."""
-    from harness.trial.measure import gradient_norm
-
     norms: list[float] = []
 
     def enlarge() -> None:
-        scale = wanted / gradient_norm(run)
+        scale = wanted / run.gradient_norm()
         for gradient in run.gradient_tensors():
             gradient.mul_(scale)
-        norms.append(gradient_norm(run))
+        norms.append(run.gradient_norm())
 
     def note() -> None:
         # the hooks before this one have unscaled the gradient, if there is a scaler
         loss_scale = run.scaler.get_scale() if run.scaler is not None else 1.0
-        norms.append(gradient_norm(run) * loss_scale)
+        norms.append(run.gradient_norm() * loss_scale)
 
     hooks = list(run.before_optimizer)
     run.before_optimizer[:] = [enlarge, *hooks, note]

@@ -54,11 +54,10 @@ class Schedule(Technique):
         run.after_step.append(lambda _step: scheduler.step())
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
-        from harness.trial.training import LEARNING_RATE
-
         setting = str(cell["schedule"])
         seen: list[float] = run.facts.get("learning_rates", [])
-        wanted = [LEARNING_RATE * factor(setting, step, total_steps(run)) for step in range(run.steps_done)]
+        peak, total = float(run.optimizer.defaults["lr"]), total_steps(run)
+        wanted = [peak * factor(setting, step, total) for step in range(run.steps_done)]
         holds = len(seen) == len(wanted) and all(
             math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12) for a, b in zip(seen, wanted, strict=True)
         )
@@ -70,9 +69,7 @@ class Schedule(Technique):
 
 def total_steps(run: TrainingRun) -> int:
     """Steps over which the schedule runs: warm-up and window, and those after it."""
-    from harness.trial.training import PROBING_STEPS
-
-    return run.spec.warmup_steps + run.spec.steps + PROBING_STEPS
+    return len(run.loader) // run.accumulation
 
 
 def rising_steps(total: int) -> int:

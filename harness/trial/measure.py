@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness.trial import gradients, memory
-from harness.trial import ranks as group
 from harness.trial.clock import CudaClock, Times
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def _warm_up(run: TrainingRun, measured: Measured) -> None:
     want_gradient = run.spec.gradient_check and gradients.why_skipped(run) is None
     for number in range(run.spec.warmup_steps):
         start = time.perf_counter()
-        hooks = [lambda: measured.gradient_norms.append(gradient_norm(run))]
+        hooks = [lambda: measured.gradient_norms.append(run.gradient_norm())]
         if number == 0 and want_gradient:
             hooks.append(lambda: setattr(measured, "first_gradient", gradients.capture(run)))
         last = number == run.spec.warmup_steps - 1
@@ -117,15 +116,6 @@ def graph_breaks() -> list[str]:
 
     dynamo = sys.modules.get("torch._dynamo.utils")
     return [] if dynamo is None else [str(reason).strip().splitlines()[0] for reason in dynamo.counters["graph_break"]]
-
-
-def gradient_norm(run: TrainingRun) -> float:
-    """Global L2 norm of the gradient, unscaled; of this rank's own where ranks have not averaged theirs yet."""
-    parts = [part.to_local() if hasattr(part, "to_local") else part for part in run.gradient_tensors()]
-    norm = float(torch.nn.utils.get_total_norm([part.float() for part in parts])) if parts else 0.0
-    if run.split_gradients:
-        norm = math.sqrt(sum(each * each for each in group.gather(norm, run.ranks)))
-    return norm / (run.scaler.get_scale() if run.scaler is not None else 1.0)
 
 
 def gradient_health(run: TrainingRun) -> dict[str, int]:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -225,6 +226,14 @@ class TrainingRun:
 
     def _gradients(self) -> list[Any]:
         return [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+
+    def gradient_norm(self) -> float:
+        """Global L2 norm of the gradient, unscaled; of this rank's own where ranks have not averaged theirs yet."""
+        parts = [part.to_local() if hasattr(part, "to_local") else part for part in self.gradient_tensors()]
+        norm = float(torch.nn.utils.get_total_norm([part.float() for part in parts])) if parts else 0.0
+        if self.split_gradients:
+            norm = math.sqrt(sum(each * each for each in group.gather(norm, self.ranks)))
+        return norm / (self.scaler.get_scale() if self.scaler is not None else 1.0)
 
     def optimizer_tensors(self) -> list[Any]:
         """Tensors of the optimizer's state on this rank."""
