@@ -9,6 +9,7 @@ from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
 from harness.techniques.base import Evidence, Inert, Stage, Technique
+from harness.techniques.kept import gradient_of, value_of
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +88,7 @@ class Lora(Technique):
         others = len(trainable) - len(adapters)
         trained = run.parameter_counts["trainable"] / run.parameter_counts["total"]
         missing = _without_gradient(run, adapters)
-        still_zero = [name for name, p in adapters.items() if "lora_B" in name and not _whole(p).any()]
+        still_zero = [name for name, p in adapters.items() if "lora_B" in name and not value_of(p).any()]
         dtypes = Counter(str(p.dtype).removeprefix("torch.") for p in run.plain_model.parameters())
         facts = {
             "trainable_share": trained, "adapters": len(adapters), "without_gradient": len(missing),
@@ -126,11 +127,7 @@ def _without_gradient(run: TrainingRun, adapters: dict[str, Any]) -> list[str]:
     if run.own_gradients:
         return []
     found: list[str] = []
-    run.before_optimizer.insert(0, lambda: found.extend(n for n, p in adapters.items() if p.grad is None))
+    run.before_optimizer.insert(0, lambda: found.extend(n for n, p in adapters.items() if gradient_of(p) is None))
     run.step()
     del run.before_optimizer[0]
     return found
-
-
-def _whole(parameter: Any) -> Any:
-    return parameter.to_local() if hasattr(parameter, "to_local") else parameter
