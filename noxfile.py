@@ -38,7 +38,7 @@ def bench(session: nox.Session) -> None:
 def report(session: nox.Session) -> None:
     """Make every report under reports/ again from the evidence that is committed."""
     install(session, ".")
-    found = sorted(path for path in EVIDENCE.iterdir() if path.is_dir() or ".jsonl" in path.suffixes)
+    found = sorted(path for path in EVIDENCE.glob("*") if path.is_dir() or ".jsonl" in path.suffixes)
     if not found:
         session.error(f"no evidence under {EVIDENCE.relative_to(ROOT)}: export a store there with `claimbench export`")
     for path in found:
@@ -61,6 +61,21 @@ def tests_older_transformers(session: nox.Session) -> None:
     install(session, ".[train,test]", constraints=constraints)
     choice = ["-m", "train and not gpu and not gpus2", "-k", "checkpointing or attention"]
     pytest(session, *choice, *session.posargs)
+
+
+@nox.session
+def versions(session: nox.Session) -> None:
+    """A matrix under the oldest transformers supported and under the pinned one, compared: what changed, and by how
+    much. `nox -s versions -- --matrix examples/small.yaml`; all options of `claimbench run`."""
+    if borrowed(session):
+        session.error("it installs two versions of transformers, which --no-venv forbids; run it without")
+    arguments = session.posargs or ["--matrix", "examples/small.yaml"]
+    stores = []
+    for constraints in (other_constraints(session, transformers=OLDER_TRANSFORMERS), "constraints.txt"):
+        install(session, ".[train]", constraints=constraints)
+        stores.append(str(Path(session.create_tmp()) / f"run-{len(stores) + 1}.sqlite"))
+        claimbench(session, "run", "--no-report", *arguments, "--store", stores[-1])
+    session.run(python(session), "-m", "harness.cli", "compare", *stores, external=True, success_codes=[0, 1])
 
 
 @nox.session

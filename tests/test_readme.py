@@ -7,16 +7,21 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import typer
 
 from harness.cli import app
+from harness.environment import Environment
+from harness.experiment.axes import AxisTable
+from harness.experiment.cell import Cell, Workload
 from harness.experiment.study import Design
 from harness.judgement.judged import Word
 from harness.report.formats import slug
 from harness.results.record import Record
+from harness.techniques.base import Technique
 from harness.trial.outcome import Outcome
 from tests.commands import ROOT
 
@@ -83,26 +88,42 @@ def test_the_readme_has_a_line_for_every_verdict(word: str) -> None:
     assert word in heads
 
 
-def test_the_example_technique_is_one() -> None:
-    """The class that CONTRIBUTING shows can be planned with."""
-    from harness.environment import Environment
-    from harness.experiment.axes import AxisTable
-    from harness.experiment.cell import Cell, Workload
-
+def example_technique() -> Technique:
+    """An instance of the class that CONTRIBUTING shows."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     content: dict[str, Any] = {}
     exec(text.partition("```python\n")[2].partition("```")[0], content)
-    technique = content["WeightNoise"]()
+    technique: Technique = content["GradientNoise"]()
+    return technique
 
-    assert AxisTable(technique.axes).parse("weight_noise", 0.05) == 0.05
-    cells = [
-        Cell(workload=Workload(name="w", model="tiny"), settings={"weight_noise": 0.05, "devices": n}) for n in (1, 2)
-    ]
-    assert technique.active(cells[0])
-    assert [technique.requires(Environment(), cell) for cell in cells] == [
-        None,
-        "weight_noise runs on one device; set devices: 1",
-    ]
+
+def test_the_example_technique_can_be_planned_with() -> None:
+    technique = example_technique()
+    workload = Workload(name="w", model="tiny")
+    one, two = (Cell(workload=workload, settings={"gradient_noise": 0.05, "devices": n}) for n in (1, 2))
+
+    assert AxisTable(technique.axes).parse("gradient_noise", 0.05) == 0.05
+    assert technique.active(one)
+    assert technique.requires(Environment(), one) is None
+    assert technique.requires(Environment(), two) == "gradient_noise runs on one device; set devices: 1"
+
+
+def test_the_example_technique_does_what_it_says_and_shows_it() -> None:
+    import torch
+
+    gradient = torch.zeros(8)
+    run: Any = SimpleNamespace(facts={}, before_optimizer=[], gradient_tensors=lambda: [gradient])
+    technique = example_technique()
+    cell = Cell(workload=Workload(name="w", model="tiny"), settings={"gradient_noise": 0.05, "devices": 1})
+
+    technique.apply(cell, run)
+    run.before_optimizer[0]()
+    evidence = technique.evidence(cell, run)
+
+    assert gradient.abs().max() > 0
+    assert evidence is not None
+    assert evidence.holds
+    assert evidence.facts["largest"] == pytest.approx(float(gradient.abs().max()))
 
 
 def _code(page: Path) -> str:
