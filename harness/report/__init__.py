@@ -21,15 +21,25 @@ if TYPE_CHECKING:
 
 
 def render_report(
-    judgement: Judgement, claims: Claims, records: Sequence[Record], folder: Path | str, *, name: str = "claimbench"
+    judgement: Judgement,
+    claims: Claims,
+    records: Sequence[Record],
+    folder: Path | str,
+    *,
+    name: str = "claimbench",
+    figures: int | None = None,
 ) -> Path:
     """Write the whole report into `folder` and return the path of `report.html`.
 
     Files of an earlier report there are replaced; figures and tables that are no longer part of it are removed.
+
+    Args:
+        figures: draw at most so many; None: 90, or 12 for more than 5,000 trials, which then take under 10 s. The page
+            says how many were left out; the tables hold their numbers.
 
     Raises:
         ClaimbenchError: the folder cannot be written.
     """
     from harness.report.render import write_report
 
-    return write_report(judgement, claims, records, Path(folder), name=name)
+    return write_report(judgement, claims, records, Path(folder), name=name, figures=figures)

@@ -23,12 +23,15 @@ from harness.results.record import Record
 LARGE, LARGE_BUDGET = 5000, 12
 
 
-def write_report(judgement: Judgement, claims: Claims, records: Sequence[Record], folder: Path, *, name: str) -> Path:
+def write_report(
+    judgement: Judgement, claims: Claims, records: Sequence[Record], folder: Path, *, name: str, figures: int | None
+) -> Path:
     """Tables, figures, `report.md` and `report.html`, in this order; the path of the last."""
+    budget = figures if figures is not None else BUDGET if len(records) <= LARGE else LARGE_BUDGET
     try:
         _prepare(folder)
         judgement = in_reading_order(judgement)
-        gallery = Gallery(folder=folder / "figures", budget=BUDGET if len(records) <= LARGE else LARGE_BUDGET)
+        gallery = Gallery(folder=folder / "figures", budget=budget)
         page = build(judgement, claims, records, gallery, name=name)
         gallery.finish()
         _write_tables(folder / "tables", judgement, page)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Word
+from harness.report import render_report
 from tests.report import samples
 from tests.report.reading import see
 
@@ -154,3 +156,12 @@ def test_markdown_links_figures_that_exist(markdown: str, folder: Path) -> None:
     linked = re.findall(r"\]\((figures/[^)]+)\)", markdown)
     assert len(linked) > 8
     assert all((folder / name).exists() for name in linked)
+
+
+def test_figures_beyond_the_budget_are_counted_not_hidden(tmp_path: Path) -> None:
+    records, known = samples.run(), samples.claims()
+    render_report(judge(records, known), known, records, tmp_path, figures=1)
+    assert len(list((tmp_path / "figures").glob("*.svg"))) == 1
+    assert "further figures left out: the report draws at most 1;" in (tmp_path / "report.html").read_text(
+        encoding="utf-8"
+    )
