@@ -42,6 +42,17 @@ class Round:
         complete = able <= store.settled_arms(*where, retry={*retry, Outcome.UNSUPPORTED})
         return complete and refused <= store.settled_arms(*where, retry=retry)
 
+    def on(self, devices: tuple[Device, ...], environment: Environment, *, side_by_side: int = 1) -> Round:
+        """The same round on some of a machine's devices, of the kind that the round was planned for.
+
+        `side_by_side`: how many rounds share the machine; recorded where there are several.
+        """
+        used = devices[: len(self.devices)]
+        seen = replace(environment, devices=used).as_json()
+        if side_by_side > 1:
+            seen["side_by_side"] = side_by_side
+        return replace(self, devices=used, circumstances=replace(self.circumstances, environment=seen))
+
     def supersede(self, store: Store) -> None:
         """Mark what an earlier, unfinished run of this round left."""
         store.supersede(self.key, self.number, self.circumstances.fingerprint)
@@ -50,19 +61,20 @@ class Round:
 def rounds_of(plan: Plan, environment: Environment) -> Iterator[Round]:
     """The rounds of `plan` in its order, with what the records of each share."""
     for block, trials in groupby(plan.trials, key=lambda trial: trial.block):
-        circumstances, devices = _shared(plan, block, environment)
+        circumstances, devices = shared(plan.scale, block, environment)
         key = block.key
         for _, its_trials in groupby(trials, key=lambda trial: trial.round):
             yield Round(trials=tuple(its_trials), key=key, circumstances=circumstances, devices=devices)
 
 
-def _shared(plan: Plan, block: Block, environment: Environment) -> tuple[Circumstances, tuple[Device, ...]]:
+def shared(scale: str, block: Block, environment: Environment) -> tuple[Circumstances, tuple[Device, ...]]:
+    """What the records of a block share on a machine, and the devices that it uses there."""
     cells = [arm.cell for arm in block.arms]
     devices = environment.devices[: max(cell.number("devices") for cell in cells)]
-    shared = Circumstances(
-        scale=plan.scale,
+    circumstances = Circumstances(
+        scale=scale,
         fingerprint=fingerprint(environment, devices=devices, packages=packages_used(techniques(), cells)),
         environment=replace(environment, devices=devices).as_json(),
         version=claimbench_version(),
     )
-    return shared, devices
+    return circumstances, devices

@@ -42,12 +42,12 @@ class Tries:
         `on_start` is told the number of each try, from 1, just before it is launched; a refused trial has none.
         """
         if trial.refusal is not None:
-            at = Try(attempt=attempt, started_at=_now())
+            at = Try(attempt=attempt, started_at=now())
             return assemble.unsupported(trial, at=at, circumstances=its_round.circumstances)
         earlier: list[dict[str, object]] = []
         while True:
             on_start(len(earlier) + 1)
-            at = Try(attempt=attempt, started_at=_now(), earlier=tuple(earlier))
+            at = Try(attempt=attempt, started_at=now(), earlier=tuple(earlier))
             record = self._launch(trial, its_round, at)
             if record.outcome not in TRANSIENT or len(earlier) >= self.retries or self.interrupts.soft:
                 return record
@@ -85,5 +85,6 @@ class Tries:
         return finished, samples
 
 
-def _now() -> str:
+def now() -> str:
+    """ISO 8601, UTC: when a trial was asked for."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -27,6 +27,10 @@ class Workplace:
     """Where trials of one store work. Everything in it can be deleted between two runs."""
 
     folder: Path
+    data_folder: Path | None = None
+    """Where prepared data lies, if not in `folder`: a job of a cluster shares the run's."""
+    cache_folder: Path | None = None
+    """Where compilation caches lie, if not in `folder`: those of a job are on its node's own disk."""
 
     @classmethod
     def beside(cls, store: Path) -> Workplace:
@@ -34,13 +38,17 @@ class Workplace:
 
     @property
     def data(self) -> Path:
-        return self.folder / "data"
+        return self.data_folder or self.folder / "data"
+
+    @property
+    def caches(self) -> Path:
+        return self.cache_folder or self.folder / "caches"
 
     def spec(self, trial: PlannedTrial, *, fingerprint: str, attempt: int, gpu: bool) -> TrialSpec:
         """What the processes of a trial are told."""
         block, cell = trial.block, trial.arm.cell
         folder = self._trial_folder(trial, attempt)
-        cache = self.folder / "caches" / fingerprint / cell.key
+        cache = self.caches / fingerprint / cell.key
         cache.mkdir(parents=True, exist_ok=True)
         return TrialSpec(
             trial_id=folder.name, kind=block.kind, model=cell.workload.model_source, data=cell.workload.data_source,
@@ -86,7 +94,7 @@ class Workplace:
 
     def clear_caches(self) -> None:
         """Remove compilation caches; called when the plan is complete."""
-        shutil.rmtree(self.folder / "caches", ignore_errors=True)
+        shutil.rmtree(self.caches, ignore_errors=True)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

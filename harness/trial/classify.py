@@ -111,13 +111,14 @@ def _tail(directory: Path, ending: Ending) -> str:
     """The last lines of standard error of the rank that failed first, or of rank 0."""
     candidates = [ending.first_dead, *ending.running, 0]
     for rank in dict.fromkeys(each for each in candidates if each is not None):
-        lines = _last_lines(directory / f"rank{rank}.stderr")
+        lines = last_lines(directory / f"rank{rank}.stderr")
         if lines:
             return "\n".join(lines)
     return ""
 
 
-def _last_lines(path: Path) -> list[str]:
+def last_lines(path: Path) -> list[str]:
+    """The end of a text that may be long, cut to what is worth keeping; empty where there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 65536))

@@ -24,6 +24,8 @@ class Interrupts:
         self.now = False
         self.on_soft: Callable[[], None] = lambda: None
         """Called at the first SIGINT."""
+        self.followers: list[Interrupts] = []
+        """Those of other threads: asked for whatever this one is asked for."""
         self._before: dict[signal.Signals, Any] = {}
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
@@ -41,6 +43,8 @@ class Interrupts:
 
     def request(self, *, now: bool) -> None:
         """Ask for a stop, as a signal would."""
+        for each in self.followers:
+            each.request(now=now)
         first = not self.soft
         self.now = self.now or now or self.soft
         self.soft = True
@@ -60,6 +64,10 @@ class Interrupts:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self.close()
+
+    def close(self) -> None:
+        """Nobody asks any more; called by `with`."""
         self._reader.close()
         self._writer.close()
 

@@ -77,6 +77,8 @@ class LocalLauncher:
     """What the zygote imports; further ones (`deepspeed`, `flash_attn`) when the plan uses them."""
     entry: str = ENTRY
     patience: Patience = field(default_factory=Patience)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment of every trial, below what a trial brings itself."""
     log: Path | None = None
     """Where the helper's own output goes; None: nowhere."""
     _helper: Helper | None = field(default=None, init=False)
@@ -98,8 +100,9 @@ class LocalLauncher:
         spec.write(spec_path)
         Path(spec.record_path).unlink(missing_ok=True)
         request = _Request(
-            spec=spec, spec_path=spec_path, ranks=ranks, wall_limit_seconds=wall_limit_seconds, environment=environment
-        )
+            spec=spec, spec_path=spec_path, ranks=ranks, wall_limit_seconds=wall_limit_seconds,
+            environment={**self.variables, **environment},
+        )  # fmt: skip
         try:
             finished = self._run_once(request, interrupts, on_forked)
             if finished is None:  # the helper was gone before it had forked anything: nothing of the trial has run

@@ -1,0 +1,236 @@
+"""The carrier of a cluster: rounds travel in jobs, and come back as files that the run stores.
+
+A run that dies leaves the folders of its jobs, and the next one goes on where it stood: what has come back is stored,
+jobs that still wait or run are waited for, and only what neither holds is sent again.
+"""
+
+from __future__ import annotations
+
+import select
+import shutil
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.environment import Environment
+from harness.errors import EnvironmentProblem, LaunchError
+from harness.results import assemble
+from harness.results.carrier import Desk
+from harness.results.lines import read_lines
+from harness.results.record import Record
+from harness.results.rounds import Round
+from harness.results.slurm import cluster as slurm
+from harness.results.slurm.cluster import GONE, Cluster, JobState, QueueFull
+from harness.results.slurm.job import Job, errand_of, label
+from harness.results.slurm.node import run_job
+from harness.results.slurm.packing import Load, Seconds, pack
+from harness.results.slurm.sent import Said, Sent
+from harness.results.tries import now
+from harness.trial.interrupts import Interrupts
+
+#: A job begins no round that would end within so much of its limit: what is left is for writing and ending.
+_MARGIN_SECONDS = 60.0
+#: A controller that restarts is waited for.
+_SECONDS_WITHOUT_ANSWER = 600.0
+
+
+@dataclass(kw_only=True)
+class OnSlurm:
+    """Rounds in jobs of a Slurm cluster."""
+
+    cluster: Cluster
+    folder: Path
+    """`.claimbench/slurm`, on a file system that every node sees."""
+    environment: Environment
+    """Of a node (`probe.environment_of_a_node`)."""
+    seconds: Seconds
+    """That a round is expected to take."""
+    scale: str
+    data_folder: Path
+    isolation: str = "zygote"
+    retries: int = 0
+    """How often a round is sent again after its job was lost; also tries of a trial after a crash or a timeout."""
+    wall_limit_seconds: float | None = None
+    entry: str = ""
+    """What a trial process calls; empty: the worker."""
+    poll_seconds: float = 2.0
+    _sent: list[Sent] = field(default_factory=list)
+    _lost: Counter[str] = field(default_factory=Counter)
+    """Label of a round → jobs that were lost with it."""
+    _states: dict[str, JobState] = field(default_factory=dict)
+    _answered: float = field(default_factory=time.monotonic)
+
+    @property
+    def width(self) -> int:
+        return self.cluster.nodes * self.cluster.lanes
+
+    def leftovers(self) -> Iterator[Sequence[Record]]:
+        """What came back after an earlier run had died."""
+        slurm.require_slurm()
+        slurm.require_partition(self.cluster)
+        for file in sorted(self.folder.glob("jobs/*/rounds/*.jsonl")):
+            yield read_lines(file)
+            file.unlink()  # asked for the next: this one is stored
+
+    def carry(self, rounds: Sequence[Round], desk: Desk) -> None:
+        """Send, collect, send again what was lost; until nothing is left or the run is stopped.
+
+        Raises:
+            EnvironmentProblem: Slurm refuses the jobs, takes none, or does not answer.
+            LaunchError: a node is not like the one that the run was planned for.
+        """
+        self._adopt(rounds)
+        known = {name for sent in self._sent for name in sent.rounds}
+        todo = [each for each in rounds if label(each) not in known and not _refused(each, desk)]
+        waiting = deque(pack(todo, self.seconds, self.cluster))
+        try:
+            while (waiting or self._sent) and not desk.interrupts.now:
+                if desk.interrupts.soft:
+                    waiting.clear()
+                    self._ask_to_stop()
+                self._send(waiting, desk)
+                if self._sent:
+                    _sleep(self.poll_seconds, desk.interrupts)
+                waiting.extend(self._collect(desk))
+        finally:
+            if desk.interrupts.now:
+                slurm.cancel([sent.name for sent in self._sent])
+
+    def _adopt(self, rounds: Sequence[Round]) -> None:
+        """Jobs of an earlier run that Slurm still has; folders of others are of no more use."""
+        states = slurm.states()
+        by_label = {label(each): each for each in rounds}
+        for folder in sorted(self.folder.glob("jobs/*")):
+            state = states.get(folder.name, GONE)
+            if not state.active or (folder / "ended.json").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
+            (folder / "stop").unlink(missing_ok=True)
+            theirs = {label(each) for _, each in Job.read(folder).rounds(self.environment)}
+            wanted = {name: by_label[name] for name in theirs if name in by_label}
+            self._sent.append(Sent(folder=folder, rounds=wanted, state=state))
+
+    def _send(self, waiting: deque[Load], desk: Desk) -> None:
+        """As many jobs as there are nodes to use; a full queue is offered the rest later."""
+        while waiting and len(self._sent) < max(1, self.cluster.nodes // waiting[0].nodes):
+            sent = self._prepare(waiting[0], desk)
+            if sent is not None and not self._submit(sent, waiting[0].nodes):
+                return
+            waiting.popleft()
+
+    def _submit(self, sent: Sent, nodes: int) -> bool:
+        """False: the queue is full, but jobs of ours will leave it."""
+        pickles = self.folder / "submitit"
+        try:
+            number = slurm.submit(self.cluster, pickles, run_job, str(sent.folder), name=sent.name, nodes=nodes)
+        except QueueFull as full:
+            sent.remove()
+            if self._sent:
+                return False
+            raise EnvironmentProblem(
+                "Slurm's queue is full and takes no job now; what is stored is kept, run again later"
+            ) from full
+        except EnvironmentProblem:
+            sent.remove()
+            raise
+        sent.state = JobState(number=number, state="PENDING")
+        self._sent.append(sent)
+        return True
+
+    def _prepare(self, load: Load, desk: Desk) -> Sent | None:
+        """Write the job; None when the desk wants none of its rounds."""
+        begun = [(each, attempts) for each in load.rounds if (attempts := desk.begin(each)) is not None]
+        if not begun:
+            return None
+        blocks = {each.key: each.block for each, _ in begun}
+        places = {key: place for place, key in enumerate(blocks)}
+        name = f"claimbench-{uuid.uuid4().hex[:12]}"
+        Job(
+            name=name, scale=self.scale, gpu=self.environment.has_gpu, nodes=load.nodes,
+            per_node=self.cluster.ranks_per_node, isolation=self.isolation, entry=self.entry, retries=self.retries,
+            wall_limit_seconds=self.wall_limit_seconds,
+            seconds=max(_MARGIN_SECONDS, 60 * self.cluster.minutes - _MARGIN_SECONDS),
+            data_folder=str(self.data_folder), blocks=tuple(blocks.values()),
+            errands=tuple(errand_of(each, places[each.key], attempts) for each, attempts in begun),
+            expected={label(each): self.seconds(each) for each, _ in begun},
+        ).write(self.folder / "jobs" / name)  # fmt: skip
+        return Sent(folder=self.folder / "jobs" / name, rounds={label(each): each for each, _ in begun})
+
+    def _collect(self, desk: Desk) -> list[Load]:
+        """Store what has come back; loads to send again, of jobs that have ended without all of their rounds."""
+        self._ask_slurm()
+        again = []
+        for sent in list(self._sent):
+            sent.look(self._states.get(sent.name, GONE))
+            for each, records in sent.delivered():
+                if each is not None:
+                    desk.delivered(each, records)
+            if sent.ended:
+                self._sent.remove(sent)
+                if sent.rounds and not desk.interrupts.soft:
+                    again += self._after(sent, desk)
+                sent.remove()
+        return again
+
+    def _after(self, sent: Sent, desk: Desk) -> list[Load]:
+        """What becomes of the rounds of a job that came to its end without them."""
+        said = sent.said()
+        if said is not None and said.unlike:
+            raise LaunchError(_unlike(said))
+        rounds = list(sent.rounds.values())
+        # out of time is nobody's fault, unless a job has time for nothing at all
+        blameless = said.postponed if said is not None and len(said.postponed) < len(rounds) else frozenset()
+        self._lost.update(set(sent.rounds) - blameless)
+        again = [each for each in rounds if self._lost[label(each)] <= self.retries]
+        if set(sent.rounds) - blameless:
+            desk.notice(self._news_of(sent, said, bool(again)))
+        return pack(again, self.seconds, self.cluster)
+
+    def _news_of(self, sent: Sent, said: Said | None, again: bool) -> str:
+        why = f"ended as {sent.state.state}" if said is None else "had too little time (--time)"
+        left = f"{len(sent.rounds)} of its rounds not done"
+        fate = "sent again" if again else "the next run will do them (or --retries)"
+        last = "" if said else sent.last_line(slurm.log_of(self.folder / "submitit", sent.state.number))
+        return f"Slurm job {sent.state.number} {why}, {left}: {fate}" + (f"; its log ends: {last}" if last else "")
+
+    def _ask_slurm(self) -> None:
+        """The states of all jobs at once; a controller that is away for a while leaves them as they were."""
+        try:
+            self._states = slurm.states()
+            self._answered = time.monotonic()
+        except EnvironmentProblem:
+            if time.monotonic() - self._answered > _SECONDS_WITHOUT_ANSWER:
+                raise
+
+    def _ask_to_stop(self) -> None:
+        """No further round begins; jobs that have not begun are not needed."""
+        slurm.cancel([sent.name for sent in self._sent], pending_only=True)
+        for sent in self._sent:
+            sent.ask_to_stop()
+
+
+def _refused(each: Round, desk: Desk) -> bool:
+    """A round of which nothing can run is recorded here: it needs no node."""
+    if any(trial.refusal is None for trial in each.trials):
+        return False
+    attempts = desk.begin(each) or {}
+    for trial in each.trials if attempts else ():
+        at = assemble.Try(attempt=attempts[trial.arm.name], started_at=now())
+        desk.finished(trial, assemble.unsupported(trial, at=at, circumstances=each.circumstances))
+    return True
+
+
+def _unlike(said: Said) -> str:
+    return (
+        f"a node is not like the one that the run was planned for ({said.unlike}); ask for one kind of node, as in"
+        " --slurm constraint=h100, or remove .claimbench/slurm/node-*.json beside the store to plan anew"
+    )
+
+
+def _sleep(seconds: float, interrupts: Interrupts) -> None:
+    """Wait; a Ctrl-C ends it."""
+    if select.select([interrupts], [], [], seconds)[0]:
+        interrupts.drain()

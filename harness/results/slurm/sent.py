@@ -1,0 +1,89 @@
+"""A job that is with Slurm: which rounds it still owes, and what its folder says of its end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.results.lines import read_lines
+from harness.results.record import Record
+from harness.results.rounds import Round
+from harness.results.slurm.cluster import GONE, JobState
+
+#: A job that has ended may have files that this machine does not see yet (NFS): looked for so often.
+_LOOKS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a job says when it comes to its own end."""
+
+    postponed: frozenset[str] = frozenset()
+    """Labels of rounds that no longer fitted into its time."""
+    unlike: dict[str, Any] = field(default_factory=dict)
+    """What its node is, where that is not what the run was planned for."""
+
+
+@dataclass(kw_only=True)
+class Sent:
+    """One job. Its name is that of its folder, so that another run can find it."""
+
+    folder: Path
+    rounds: dict[str, Round]
+    """By label: those that have not come back."""
+    state: JobState = GONE
+    _looks: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    def look(self, state: JobState) -> None:
+        """Take in what Slurm says; ask before looking for files, so that an ended job's are there."""
+        # its number is kept when Slurm has forgotten the job
+        self.state = JobState(number=state.number or self.state.number, state=state.state)
+        self._looks += self._over
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will come of it."""
+        return self._over and (not self.rounds or self._looks >= _LOOKS)
+
+    @property
+    def _over(self) -> bool:
+        return not self.state.active or (self.folder / "ended.json").exists()
+
+    def delivered(self) -> Iterator[tuple[Round | None, Sequence[Record]]]:
+        """Rounds that have come back; each file is removed when the next is asked for. None: it was not asked for."""
+        for file in sorted((self.folder / "rounds").glob("*.jsonl")):
+            yield self.rounds.pop(file.stem, None), read_lines(file)
+            file.unlink()
+
+    def said(self) -> Said | None:
+        """None: it did not come to its own end."""
+        try:
+            content = json.loads((self.folder / "ended.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return Said(postponed=frozenset(content["postponed"]), unlike=content["unlike"])
+
+    def last_line(self, log: Path) -> str:
+        """Of what it printed; empty where there is nothing."""
+        with suppress(OSError):
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+            return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        return ""
+
+    def ask_to_stop(self) -> None:
+        """It begins no further round."""
+        with suppress(OSError):
+            (self.folder / "stop").touch()
+
+    def remove(self) -> None:
+        """All that came of it is stored."""
+        shutil.rmtree(self.folder, ignore_errors=True)

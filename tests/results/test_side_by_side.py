@@ -1,0 +1,147 @@
+"""Rounds side by side on several devices of one machine, with real processes as trials (`tests.trial.child`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.environment import Device, Environment
+from harness.errors import EnvironmentProblem, LaunchError
+from harness.experiment.study import Plan
+from harness.results.collect import Options, fill_by
+from harness.results.events import Event, Summary, TrialFinished, TrialStarted
+from harness.results.record import Record
+from harness.results.sharing import STUDY, with_control
+from harness.results.side_by_side import SideBySide
+from harness.results.store import Store
+from harness.results.workplace import Workplace
+from harness.trial.launch import Launcher, LocalLauncher
+from harness.trial.outcome import Outcome
+from tests.results.plans import a_block, a_plan
+from tests.trial.notes import living
+
+TWO = Environment(
+    cores=8,
+    devices=tuple(
+        Device(index=index, name="NVIDIA H100", uuid=f"GPU-{index}", memory_bytes=80 << 30, power_limit_watts=700.0)
+        for index in range(2)
+    ),
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "results.sqlite", writable=True) as store:
+        yield store
+
+
+def child(variables: Mapping[str, str]) -> Launcher:
+    return LocalLauncher(gpu=False, modules=("json",), entry="tests.trial.child:main", variables=variables)
+
+
+def run(store: Store, plan: Plan, environment: Environment = TWO, listener: list[Event] | None = None) -> Summary:
+    carrier = SideBySide(
+        environment=environment, workplace=Workplace.beside(store.path), make_launcher=child, watch=lambda uuids: ()
+    )
+    said = listener if listener is not None else []
+    return fill_by(carrier, store, plan, environment, options=Options(), on_event=said.append)
+
+
+def uuid(record: Record) -> str:
+    (device,) = record.environment["devices"]
+    return str(device["uuid"])
+
+
+def test_each_block_runs_on_one_gpu_and_the_blocks_run_at_the_same_time(store: Store) -> None:
+    said: list[Event] = []
+    plan = a_plan(*(a_block(name, options={"seconds": 0.3}) for name in "ab"))
+    summary = run(store, plan, listener=said)
+    records = list(store.records(include_superseded=False))
+    devices = defaultdict(set)
+    for record in records:
+        devices[record.study].add(uuid(record))
+    assert summary.left == 0
+    assert len(records) == len(plan.trials) == 12
+    assert sorted(map(sorted, devices.values())) == [["GPU-0"], ["GPU-1"]]
+    assert {record.environment["side_by_side"] for record in records} == {2}
+    running, most = 0, 0
+    for event in said:
+        running += isinstance(event, TrialStarted) - isinstance(event, TrialFinished)
+        most = max(most, running)
+    assert most == 2
+
+
+def test_rounds_of_one_block_spread_over_gpus_and_none_of_them_splits(store: Store) -> None:
+    run(store, a_plan(a_block(rounds=4, options={"seconds": 0.3})))
+    devices = defaultdict(set)
+    for record in store.records():
+        devices[record.round].add(uuid(record))
+    assert all(len(found) == 1 for found in devices.values())
+    assert {next(iter(found)) for found in devices.values()} == {"GPU-0", "GPU-1"}
+    assert len({record.fingerprint for record in store.records()}) == 1
+
+
+def test_a_second_run_starts_nothing_whichever_gpus_it_has(store: Store) -> None:
+    plan = a_plan(a_block())
+    run(store, plan)
+    again = run(store, plan, environment=replace(TWO, devices=TWO.devices[1:]))
+    assert (again.launched, again.left) == (0, 0)
+
+
+def test_threads_of_the_machine_are_shared_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    run(store, a_plan(a_block(deeds=dict.fromkeys((1, 2), "write a result"))))
+    seen = [record.figures["environment"] for record in store.records()]
+    assert {each["OMP_NUM_THREADS"] for each in seen} == {"4"}
+    assert {each["CUDA_VISIBLE_DEVICES"] for each in seen} == {"GPU-0", "GPU-1"}
+
+
+def test_gpus_that_differ_are_refused() -> None:
+    other = replace(TWO.devices[1], power_limit_watts=500.0)
+    mixed = replace(TWO, devices=(TWO.devices[0], other))
+    with pytest.raises(EnvironmentProblem, match=r"NVIDIA H100 at 500 W and NVIDIA H100 at 700 W; choose .* --gpus"):
+        SideBySide(environment=mixed, workplace=Workplace(folder=Path()), make_launcher=child)
+
+
+def test_a_lane_that_cannot_start_ends_the_run_and_the_other_lane(store: Store) -> None:
+    started = []
+
+    def broken(variables: Mapping[str, str]) -> Launcher:
+        started.append(1)
+        if len(started) == 2:
+            raise LaunchError("no process can be started")
+        return child(variables)
+
+    carrier = SideBySide(
+        environment=TWO, workplace=Workplace.beside(store.path), make_launcher=broken, watch=lambda uuids: ()
+    )
+    plan = a_plan(*(a_block(name, deeds=dict.fromkeys((1, 2), "have children and sleep")) for name in "ab"))
+    with pytest.raises(LaunchError, match="no process can be started"):
+        fill_by(carrier, store, plan, TWO, options=Options())
+    assert all(living(folder) == [] for folder in (store.path.parent / ".claimbench" / "trials").iterdir())
+
+
+def test_the_cost_of_sharing_is_measured_alone_and_together_on_each_gpu_in_turn(store: Store) -> None:
+    said: list[Event] = []
+    plan = with_control(a_plan(a_block(options={"seconds": 0.2})), lanes=2)
+    summary = run(store, plan, listener=said)
+    control = [record for record in store.records() if record.study == STUDY]
+    assert summary.left == 0
+    assert [sorted(each.arm for each in control if each.round == number) for number in (1, 2, 3)] == [
+        ["baseline", "control", "side-by-side"]
+    ] * 3
+    assert [{uuid(each) for each in control if each.round == number} for number in (1, 2, 3)] == [
+        {"GPU-0"}, {"GPU-1"}, {"GPU-0"},
+    ]  # fmt: skip
+    first = [event for event in said if isinstance(event, TrialStarted | TrialFinished)][:18]
+    assert [isinstance(event, TrialStarted) for event in first] == [True, False] * 9, "one kept trial at a time"
+    assert all(record.outcome is Outcome.OK for record in control)
+
+
+def test_one_lane_has_no_neighbours_and_no_control() -> None:
+    plan = a_plan(a_block())
+    assert with_control(plan, lanes=1) is plan
