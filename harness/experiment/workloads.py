@@ -38,6 +38,11 @@ def model_problem(model: str, folder: Path) -> str | None:
     return f"model {model!r}: there is no file {os.path.relpath(full, folder)} beside the matrix"
 
 
+def is_step(model: str) -> bool:
+    """Whether a model is a training step of the user's own, `file.py:build`."""
+    return _STEP.fullmatch(model) is not None
+
+
 def data_problem(data: str, folder: Path) -> str | None:
     """Why `data` cannot be used, or None."""
     if data in BUILT_IN_DATA:

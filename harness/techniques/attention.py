@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.base import Evidence, Stage, Technique
 
 if TYPE_CHECKING:
@@ -61,12 +62,14 @@ class Attention(Technique):
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["attention"]
+        # a step of the user's own may compute in 16 bits without saying so in `precision`
+        half = cell["precision"] not in ("fp32", "tf32") or is_step(cell.workload.model)
         if setting in ("sdpa-efficient", "sdpa-cudnn") and not environment.has_gpu:
             return f"attention={setting} needs a GPU; on a CPU use sdpa, sdpa-flash, sdpa-math or eager"
-        if setting in ("sdpa-flash", "sdpa-cudnn") and environment.has_gpu and cell["precision"] in ("fp32", "tf32"):
+        if setting in ("sdpa-flash", "sdpa-cudnn") and environment.has_gpu and not half:
             return f"attention={setting} takes 16-bit inputs only and precision is {cell['precision']}; use amp-bf16 or bf16"
         if setting == "flash2":
-            return _flash2_refusal(environment, cell)
+            return _flash2_refusal(environment, cell, half=half)
         return None
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:
@@ -75,7 +78,7 @@ class Attention(Technique):
         setting = str(cell["attention"])
         run.attention = {"eager": "eager", "flash2": "flash_attention_2"}.get(setting, "sdpa")
         if setting in _BACKENDS:
-            if cell["batching"] == "fixed":
+            if cell["batching"] == "fixed" and not (run.own is not None and run.own.padded):
                 run.attention = _register_maskless()
             # entered before the first call and held: a graph compiled under one choice must not serve another
             run.held.enter_context(sdpa_kernel(getattr(SDPBackend, _BACKENDS[setting])))
@@ -115,12 +118,12 @@ def _register_maskless() -> str:
     return "sdpa_maskless"
 
 
-def _flash2_refusal(environment: Environment, cell: Cell) -> str | None:
+def _flash2_refusal(environment: Environment, cell: Cell, *, half: bool) -> str | None:
     if not environment.has_gpu:
         return "attention=flash2 needs a GPU of compute capability 8.0 or later"
     if not environment.has("flash-attn"):
         return "attention=flash2 needs the package flash-attn; pip install flash-attn --no-build-isolation"
-    if cell["precision"] in ("fp32", "tf32"):
+    if not half:
         return f"attention=flash2 takes 16-bit inputs only and precision is {cell['precision']}; use amp-bf16 or bf16"
     if cell["precision"] == "amp-fp16" and not _has_fp16_kernels(environment):
         return "attention=flash2 with precision=amp-fp16: this build of flash-attn holds bf16 kernels only; use amp-bf16 or bf16"

@@ -53,9 +53,13 @@ class Checkpointing(Technique):
         if cell["checkpointing"] == "off":
             return
         model: Any = run.model
-        enable_checkpointing(model, reentrant=cell["checkpointing"] == "reentrant")
+        reentrant = cell["checkpointing"] == "reentrant"
+        if run.own is not None and run.own.transformers is None:
+            run.own.checkpoint(reentrant=reentrant)
+            return
+        enable_checkpointing(model if run.own is None else run.own.transformers, reentrant=reentrant)
         # transformers and peft turn input gradients on by themselves in places; here the setting decides
-        if cell["lora"] != "off":
+        if cell["lora"] != "off" and hasattr(model, "enable_input_require_grads"):
             if getattr(model, "_require_grads_hook", None) is not None:
                 model.disable_input_require_grads()
             if cell["input_gradients"] == "on":
@@ -88,7 +92,7 @@ class Checkpointing(Technique):
             names = run.profile.matching(*SIGNS[kernel])
             forwards = max((n for name, n in names.items() if not _is_backward(name)), default=0)
             if forwards:
-                layers = int(run.config.num_hidden_layers) * run.accumulation
+                layers = len(run.blocks()) * run.accumulation
                 reason = f"{forwards} attention forwards in a step of {layers} layers: nothing was recomputed"
                 return Evidence(
                     holds=forwards >= 2 * layers, word=f"{forwards / layers:g} attention forwards a layer",
@@ -98,10 +102,13 @@ class Checkpointing(Technique):
 
     @staticmethod
     def _by_activations(run: TrainingRun) -> Evidence:
+        if not hasattr(run.config, "hidden_size"):
+            reason = "a compiled model of an unknown shape shows no recomputation from outside; use compile=off"
+            return Evidence(holds=False, word="not shown", reason=reason)
         kept = float(run.facts.get("activation_bytes", 0))
         size = run.parameter_dtype.itemsize
         a_layer = int(run.config.num_hidden_layers) * int(run.config.hidden_size) * size
-        tokens = int(run.spec.settings["batch_size"]) * int(run.spec.settings["sequence_length"])
+        tokens = run.facts["tokens_a_step"] // run.accumulation
         logits = tokens * int(run.config.vocab_size) * 4
         vectors = max(kept - logits, 0) / (a_layer * tokens)
         reason = f"backward keeps {vectors:.1f} hidden vectors a token and layer, as if nothing were recomputed"
@@ -126,9 +133,7 @@ def enable_checkpointing(model: Any, *, reentrant: bool) -> None:
 
 def count_block_forwards(run: TrainingRun) -> int:
     """Forwards of the first block's first layer in one step. A hook on the block itself would count once in some releases."""
-    from harness.trial.model import blocks_of
-
-    block = blocks_of(run.plain_model)[0]
+    block = run.blocks()[0]
     first = next(iter(block.children()))
     count = 0
 

@@ -51,7 +51,9 @@ class Compilation(Technique):
         torch._dynamo.reset()
         compiled: Any = torch.compile(run.call, mode=None if setting == "default" else setting)
         run.call = compiled
-        if setting != "default":
+        if setting != "default" and run.own is not None:
+            run.loss_of = _marking_steps(run.loss_of)
+        elif setting != "default":
             run.call = _marking_steps(compiled)
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
@@ -75,8 +77,8 @@ def _marking_steps(compiled: Any) -> Any:
     """Tell CUDA graphs where an iteration begins, so that they may reuse the memory of the last one's outputs."""
     import torch
 
-    def call(**batch: Any) -> Any:
+    def call(*batch: Any, **named: Any) -> Any:
         torch.compiler.cudagraph_mark_step_begin()
-        return compiled(**batch)
+        return compiled(*batch, **named)
 
     return call

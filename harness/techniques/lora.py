@@ -73,10 +73,13 @@ class Lora(Technique):
 
         rank = cell.number("lora")
         by_type = _TARGETS[str(cell["lora_targets"])]
-        targets = by_type.get(str(run.config.model_type), by_type[""])
+        targets = by_type.get(str(getattr(run.config, "model_type", "")), by_type[""])
+        if run.own is not None:
+            targets = _present(targets, run)
         config = LoraConfig(
-            r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=targets, bias="none", task_type="CAUSAL_LM"
-        )
+            r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=targets, bias="none",
+            task_type="CAUSAL_LM" if run.own is None else None,
+        )  # fmt: skip
         _seed(run)
         run.model = get_peft_model(run.model, config)
         run.model.train()
@@ -102,6 +105,18 @@ class Lora(Technique):
             reason = f"lora={cell['lora']} trains nothing: {what}"
             return Evidence(holds=False, word="not trained", facts=facts, reason=reason)
         return Evidence(holds=True, word=f"{100 * trained:.2f}% trained", facts=facts)
+
+
+def _present(targets: list[str], run: TrainingRun) -> list[str]:
+    """Those of the targets that a model of the user's has."""
+    names = {name.rpartition(".")[2] for name, _ in run.model.named_modules()}
+    present = [target for target in targets if target in names]
+    if not present:
+        raise Inert(
+            f"lora={run.cell['lora']} cannot be applied from outside: the model has none of the layers "
+            f"{', '.join(targets)}; put the adapters on in build, add 'lora' to honours, and prove it in evidence()"
+        )
+    return present
 
 
 def _seed(run: TrainingRun) -> None:

@@ -113,6 +113,8 @@ def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
 
     from harness.trial.model import blocks_of
 
+    if run.own is not None:
+        return run.own.inner_dtypes(run)
     inside = blocks_of(run.plain_model)[0]
     layer = next(m for m in inside.modules() if _is_matrix(getattr(m, "weight", None)))
     seen: list[Any] = []

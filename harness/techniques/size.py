@@ -37,6 +37,8 @@ class Size(Technique):
         return cell["batching"] == "fixed"
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
+        if run.own is not None:
+            return run.own.size_evidence(run)
         a_step = cell.number("sequence_length") * cell.number("batch_size") * cell.number("accumulation")
         seen = run.facts["tokens_a_step"]
         return Evidence(

@@ -32,6 +32,8 @@ LONG = 2048
 def why_skipped(run: TrainingRun) -> str | None:
     """Why this cell's gradient cannot be compared with the plain model's, or None."""
     cell = run.cell
+    if run.own is not None and (dropout := run.own.dropout()):
+        return f"the model has dropout ({dropout}): its random masks differ between kernels; set it to 0 for this check"
     for axis, words in (("lora", "another set of weights is trained"), ("quantization", "the weights are others"),
                         ("pruning", "the weights are others"), ("distillation", "the loss is another")):  # fmt: skip
         if cell.settings.get(axis, "off") not in ("off", "none"):
@@ -59,7 +61,7 @@ def capture(run: TrainingRun) -> Gradient:
 def compare(run: TrainingRun, mine: Gradient, folder: Path) -> dict[str, Any]:
     """`error` and `eager_error`, relative L2 against fp32 eager. The caller has freed the model that was timed."""
     batches = first_batches(run, folder)
-    with _exact_fp32():
+    with exact_fp32():
         reference = _gradient(run, batches, dtype=torch.float32, contexts=())
     error = relative_error(mine, reference)
     # with the cell's own loss scale: fp16 without one loses what is small
@@ -135,7 +137,7 @@ def _rows(batch: Batch) -> list[Batch]:
 
 
 @contextlib.contextmanager
-def _exact_fp32() -> Any:
+def exact_fp32() -> Any:
     """Full fp32 products whatever the cell chose."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

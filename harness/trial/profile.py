@@ -13,6 +13,23 @@ import torch
 _OPERATORS = ("aten::", "flash_attn", "_flash", "cudaGraphLaunch")
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A kernel or copy on the device, or an operator on the host, nested as it was called."""
+
+    name: str
+    start: int
+    """Nanoseconds, as `end`."""
+    end: int
+    on_device: bool
+    lane: int
+    """Stream of the device, or thread of the host."""
+    operator: str = ""
+    """Of a kernel: the operator that launched it, where the profiler knows."""
+    note: bool = False
+    """A stretch that somebody named (`Optimizer.step#AdamW.step`), on the host or mirrored on the device."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """What one step did."""
@@ -26,6 +43,8 @@ class Profile:
     kernel_streams: dict[str, set[int]] = field(default_factory=dict)
     """GPU kernels and copies by name → numbers of the streams they ran on."""
     wall_seconds: float = 0.0
+    spans: tuple[Span, ...] = ()
+    """Everything that ran, in the order of its start (`trial.breakdown` adds it up)."""
 
     def matching(self, *parts: str) -> dict[str, int]:
         """Kernels and operators whose name contains one of `parts` (case ignored), with their counts."""
@@ -55,15 +74,30 @@ def _read(profiler: Any, wall: float) -> Profile:
     operators: Counter[str] = Counter()
     seconds: dict[str, float] = {}
     streams: dict[str, set[int]] = {}
+    spans: list[Span] = []
+    launchers: dict[int, str] = {}
     # kineto's own events: building the tree of events() costs seconds for a step of ten thousand operators
-    for event in profiler.profiler.kineto_results.events():
+    events = profiler.profiler.kineto_results.events()
+    for event in events:
+        if event.device_type() == torch.autograd.DeviceType.CPU and event.linked_correlation_id() == 0:
+            launchers[event.correlation_id()] = event.name()
+    for event in events:
         name = event.name()
-        if event.device_type() == torch.autograd.DeviceType.CUDA:
+        on_device = event.device_type() == torch.autograd.DeviceType.CUDA
+        spans.append(Span(
+            name, event.start_ns(), event.end_ns(), on_device,
+            event.device_resource_id() if on_device else event.start_thread_id(),
+            launchers.get(event.linked_correlation_id(), "") if on_device else "", event.is_user_annotation(),
+        ))  # fmt: skip
+        if event.is_user_annotation():
+            continue
+        if on_device:
             kernels[name] += 1
             seconds[name] = seconds.get(name, 0.0) + event.duration_ns() / 1e9
             streams.setdefault(name, set()).add(event.device_resource_id())
         elif name.startswith(_OPERATORS):
             operators[name] += 1
     return Profile(
-        kernels=kernels, operators=operators, kernel_seconds=seconds, kernel_streams=streams, wall_seconds=wall
-    )
+        kernels=kernels, operators=operators, kernel_seconds=seconds, kernel_streams=streams, wall_seconds=wall,
+        spans=tuple(sorted(spans, key=lambda span: (span.start, -span.end))),
+    )  # fmt: skip

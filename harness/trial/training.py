@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from harness.environment import Environment
 from harness.experiment.cell import Cell, Workload
+from harness.experiment.workloads import is_step
 from harness.techniques.base import Stage, Technique
 from harness.trial import ranks as group
 from harness.trial.batching import Batch, LoaderSettings
@@ -29,9 +30,13 @@ from harness.trial.corpus import prepare
 from harness.trial.data import make_loader
 from harness.trial.flops import Weights, count_parameters, count_weights
 from harness.trial.model import blocks_of, head_of, make_config, make_model
+from harness.trial.own_batches import Sizes, sizes_of
 from harness.trial.profile import Profile
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialSpec
+
+if TYPE_CHECKING:
+    from harness.trial.own_step import OwnStep
 
 #: AdamW as everywhere in these documents: learning rate of GPT-2-sized models, torch's default betas.
 LEARNING_RATE = 3e-4
@@ -60,6 +65,9 @@ class TrainingRun:
         self.prepare_batch: Callable[[Batch], Batch] = lambda batch: batch
         """Applied to a batch on the device before the model sees it."""
         # MODEL and later
+        self.own: OwnStep | None = None
+        """A user's own step, where the workload is one: `config` may then be None, and settings that the question does
+        not name are the user's."""
         self.config: Any = None
         self.model: nn.Module = nn.Module()
         self.plain_model: nn.Module = nn.Module()
@@ -115,6 +123,8 @@ class TrainingRun:
         self.profile: Profile | None = None
         """One step after the window; there when `evidence` is asked."""
         # the loop
+        self.sizes: Callable[[Batch], Sizes] = sizes_of
+        """What counts as tokens and samples in a batch."""
         self.loader: Any = None
         self.loader_iterator: Any = None
         """torch's own iterator over the loader: it knows the worker processes."""
@@ -190,11 +200,10 @@ class TrainingRun:
         return {name: part.to(self.device, non_blocking=bool(self.cell["non_blocking"])) for name, part in batch.items()}
 
     def _count(self, batch: Batch) -> None:
-        ids = batch["input_ids"]
-        self.tokens += ids.numel()
-        self.samples += len(ids)
-        mask = batch.get("attention_mask")
-        self._useful.append(ids.numel() if mask is None else mask.sum())
+        tokens, samples, useful = self.sizes(batch)
+        self.tokens += tokens
+        self.samples += samples
+        self._useful.append(useful)
 
     def useful_tokens(self) -> int:
         """Positions since `restart` that are not padding. Waits for the device when masks lie there."""
@@ -213,7 +222,7 @@ class TrainingRun:
 
     def blocks(self) -> list[nn.Module]:
         """The model's repeated blocks."""
-        return blocks_of(self.plain_model)
+        return self.own.blocks() if self.own is not None else blocks_of(self.plain_model)
 
     def trainable(self) -> list[nn.Parameter]:
         """Parameters that are trained."""
@@ -243,10 +252,11 @@ class TrainingRun:
 
 def build(run: TrainingRun, techniques: Iterable[Technique]) -> None:
     """Everything up to the first step."""
-    ordered = sorted(techniques, key=lambda technique: technique.stage)
+    ordered = list(techniques)
 
     def apply(stage: Stage) -> None:
         for technique in ordered:
+            # of one stage, in the order of the registry
             if technique.stage == stage:
                 technique.apply(run.cell, run)
 
@@ -254,13 +264,15 @@ def build(run: TrainingRun, techniques: Iterable[Technique]) -> None:
         torch.cuda.set_device(run.device)
     if group.needs_group(run.spec.settings):
         group.connect(run.ranks, run.device)
-    apply(Stage.PROCESS)
-    length = int(run.spec.settings["sequence_length"])
-    run.config = make_config(run.spec.model, length)
-    run.model = make_model(
-        run.config, attention=run.attention, dtype=run.parameter_dtype, device=run.device, seed=run.spec.seed
-    )
-    run.plain_model = run.model
+    if is_step(run.spec.model):
+        from harness.trial import own_step
+
+        ordered = own_step.start(run, ordered)
+        apply(Stage.PROCESS)
+        own_step.after_process(run)
+    else:
+        apply(Stage.PROCESS)
+        make_built_in(run)
     apply(Stage.MODEL)
     run.weights = count_weights(run.plain_model, head_of(run.plain_model))
     run.parameter_counts = count_parameters(run.plain_model)
@@ -270,9 +282,18 @@ def build(run: TrainingRun, techniques: Iterable[Technique]) -> None:
     apply(Stage.OPTIMIZER)
     if run.optimizer is None:
         run.optimizer = run.make_optimizer(run.trainable())
-    make_batches(run)
+    if run.own is None:
+        make_batches(run)
     apply(Stage.STEP)
     run.batches = run.wrap_batches(run.batches)
+
+
+def make_built_in(run: TrainingRun) -> None:
+    """The model of a shape."""
+    run.config = make_config(run.spec.model, int(run.spec.settings["sequence_length"]))
+    run.model = run.plain_model = make_model(
+        run.config, attention=run.attention, dtype=run.parameter_dtype, device=run.device, seed=run.spec.seed
+    )
 
 
 def make_batches(run: TrainingRun) -> None:

@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.errors import WorkloadError
 from harness.techniques.base import Inert
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult, TrialSpec
@@ -46,6 +47,9 @@ def outcome_of(spec: TrialSpec, ranks: Ranks, environment: Environment) -> Trial
 
     try:
         return runner(spec.kind)(spec, ranks, environment)
+    except WorkloadError as error:
+        # told in words already, the traceback printed where it was raised
+        return TrialResult(outcome=Outcome.CRASH, reason=str(error))
     except Inert as reason:
         return TrialResult(outcome=Outcome.INERT, reason=str(reason))
     except MemoryError:

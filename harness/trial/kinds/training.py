@@ -213,7 +213,8 @@ def _arithmetic(trial: TrainingRun, tokens_per_second: float, result: TrialResul
         attention = flops.attention_of(trial.config, length)
     except AttributeError:
         reason = "the shape of this model is not known: it has no configuration with heads, layers and hidden size"
-        result.missing.update(dict.fromkeys(("model_flops_per_token", "hardware_flops_per_token", "mfu", "hfu"), reason))
+        unknown = ("model_flops_per_token", "hardware_flops_per_token", "mfu", "hfu")
+        result.missing.update(dict.fromkeys(unknown, reason))
         return
     model = flops.model_flops_per_token(weights, attention)
     hardware = flops.hardware_flops_per_token(weights, attention, recompute_blocks=trial.cell["checkpointing"] != "off")

@@ -1,0 +1,179 @@
+"""What the harness can do to a model that it does not know, and what only the user's `build` can do.
+
+An axis that the question does not name is left as the user has it. One that it names is either put into effect here,
+or declared in `honours`; everything else is refused in words, never passed over.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from harness.techniques.base import Evidence, Inert, Technique
+from harness.techniques.registry import axis_table
+from harness.trial.model import blocks_of
+
+if TYPE_CHECKING:
+    from harness.trial.own_step import OwnStep
+    from harness.trial.spec import TrialSpec
+    from harness.trial.training import TrainingRun
+
+_DATA_AXES = frozenset({
+    "stream", "workers", "prefetch", "pin_memory", "persistent", "start", "cost_per_sample_ms", "batching", "copy",
+})  # fmt: skip
+_DATA = "the batches are the step's own"
+_RANKS = "only build can share its data out between devices"
+#: Axes that are never put into effect from outside, and why.
+_OUT_OF_REACH: Mapping[str, str] = {
+    **dict.fromkeys(_DATA_AXES, _DATA),
+    **dict.fromkeys(("parallel", "devices", "zero", "overlap_comm", "deepspeed_config"), _RANKS),
+    "autocast_outside": "it belongs to DeepSpeed's engine",
+    "distillation": "a teacher must be built beside the model",
+}
+#: Axes whose effect shows from outside, whoever put them into effect.
+SHOWS_ITSELF = frozenset({
+    "attention", "precision", "compile", "optimizer", "checkpointing", "sequence_length", "batch_size", "accumulation",
+})  # fmt: skip
+#: Read by `build` without further ado: the size of a batch shows whether it did.
+SIZES = frozenset({"sequence_length", "batch_size"})
+
+
+def named_axes(spec: TrialSpec) -> frozenset[str]:
+    """The axes that the question is about: named by its sentence, or away from their default in either arm.
+
+    How the built-in data is read is no matter of the user's batches, unless that is what the arms differ in.
+    """
+    defaults = axis_table().defaults()
+    moved = {
+        axis
+        for axis, default in defaults.items()
+        if (spec.settings.get(axis, default), spec.baseline_settings.get(axis, default)) != (default, default)
+        and not (axis in _DATA_AXES and spec.settings.get(axis) == spec.baseline_settings.get(axis))
+    }
+    return frozenset({*spec.options.get("named", ()), *moved})
+
+
+def left_to_apply(run: TrainingRun, own: OwnStep, techniques: Iterable[Technique]) -> list[Technique]:
+    """The techniques that the harness puts into effect: those with a named axis that `build` does not honour.
+
+    Raises:
+        Inert: one cannot be applied to this model; how the user can do it themselves stands in the message.
+    """
+    kept = []
+    for technique in techniques:
+        axes = [axis.name for axis in technique.axes if axis.name in own.named and axis.name not in own.step.honours]
+        for axis in axes:
+            reason = why_not(axis, run, own)
+            if reason is not None:
+                raise Inert(
+                    f"{axis}={run.cell[axis]} cannot be applied to {own.source} from outside: {reason}; read "
+                    f"settings[{axis!r}] in build, add {axis!r} to honours, and prove it in evidence()"
+                )
+        if axes:
+            kept.append(technique)
+    return kept
+
+
+def why_not(axis: str, run: TrainingRun, own: OwnStep) -> str | None:
+    """Why the setting of an axis cannot be put into effect on this model, or None."""
+    setting = run.cell[axis]
+    if axis in _OUT_OF_REACH:
+        return None if setting == axis_table()[axis].default else _OUT_OF_REACH[axis]
+    if axis == "attention" and own.transformers is None and setting in ("eager", "flash2"):
+        return "it is no transformers model, whose attention can be exchanged"
+    if axis == "precision" and setting == "ds-bf16":
+        return "DeepSpeed's engine is not set up for it"
+    if axis == "optimizer" and own.step.optimizer is not None:
+        return "the step brings an optimizer of its own"
+    if axis == "checkpointing" and setting != "off" and own.transformers is None and not blocks(own.step.model):
+        return "no list of blocks (nn.ModuleList or nn.Sequential) was found in the model"
+    return None
+
+
+def blocks(model: nn.Module) -> list[nn.Module]:
+    """The repeated blocks: the longest ModuleList, else the longest Sequential of modules that have parts."""
+    found = blocks_of(model)
+    if found:
+        return found
+    rows = [list(module) for module in model.modules() if isinstance(module, nn.Sequential)]
+    rows = [row for row in rows if all(next(part.children(), None) is not None for part in row)]
+    return max(rows, key=len, default=[])
+
+
+def adopt_attention(run: TrainingRun, own: OwnStep) -> None:
+    """Exchange the attention of the transformers model in a step.
+
+    Raises:
+        Inert: transformers does not know the implementation for this model.
+    """
+    if own.transformers is None or "attention" not in own.applied:
+        return
+    try:
+        own.transformers.set_attn_implementation(run.attention)
+    except (ValueError, ImportError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise Inert(f"attention={run.cell['attention']} cannot be set on {own.source}: {first}") from error
+
+
+def checkpoint_blocks(parts: Sequence[nn.Module], *, reentrant: bool) -> None:
+    """Recompute each block's forward in backward, by torch.utils.checkpoint."""
+    from torch.utils.checkpoint import checkpoint
+
+    for part in parts:
+        forward: Callable[..., Any] = part.forward
+        part.forward = functools.partial(checkpoint, forward, use_reentrant=reentrant)
+
+
+def dropout_of(model: nn.Module) -> str:
+    """The first dropout above zero, by its place in the model or in the configuration."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 and module.training:
+            return f"{name or 'Dropout'}: p={module.p:g}"
+    config = getattr(model, "config", None)
+    values = vars(config) if config is not None else {}
+    return next(
+        (f"{name}={value:g}" for name, value in values.items()
+         if ("dropout" in name or "pdrop" in name) and isinstance(value, float) and value > 0), "",
+    )  # fmt: skip
+
+
+def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
+    """Whether a step is as large as the named sizes ask for. A collator may pad to less than the whole length."""
+    steps, micro = run.spec.steps, run.accumulation
+    samples, tokens = run.samples / steps / micro, run.tokens / max(run.samples, 1)
+    facts = {"samples_a_batch": samples, "tokens_a_sample": tokens}
+    faults = []
+    wanted = run.cell.number("batch_size")
+    if "batch_size" in own.named and samples != wanted:
+        faults.append(f"a batch holds {samples:g} samples, not batch_size={wanted}")
+    length = run.cell.number("sequence_length")
+    if "sequence_length" in own.named and not length / 2 < tokens <= length:
+        faults.append(f"a sample holds {tokens:g} tokens, not sequence_length={length}")
+    reason = "; ".join(faults) + ": build must read it in settings" if faults else ""
+    return Evidence(
+        holds=not faults, word=f"{samples:g} samples of {tokens:g} tokens", facts=facts, reason=reason
+    )
+
+
+def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
+    """Data type that the first inner matrix product of one more step puts out, and that of its weights."""
+    parts = blocks(run.plain_model) or [run.plain_model]
+    layer = next(
+        (each for part in parts for each in part.modules() if isinstance(getattr(each, "weight", None), torch.Tensor)
+         and each.weight.ndim == 2 and not isinstance(each, nn.Embedding)), None,
+    )  # fmt: skip
+    if layer is None:
+        return None, next(run.plain_model.parameters()).dtype
+    seen: list[Any] = []
+    hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
+    called, run.call = run.call, run.model
+    try:
+        run.step()
+    finally:
+        run.call = called
+        hook.remove()
+    return (seen[0] if seen else None), layer.weight.dtype

@@ -1,0 +1,209 @@
+"""A trial of a user's own step: from `build` to a run that techniques can work on, and what proves it afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from harness.errors import WorkloadError
+from harness.techniques.base import Evidence, Technique
+from harness.trial import custom, foreign, own_batches
+from harness.trial.custom import TrainingStep
+from harness.trial.outcome import Outcome
+
+if TYPE_CHECKING:
+    from harness.trial.spec import TrialResult
+    from harness.trial.training import TrainingRun
+
+
+@dataclass(kw_only=True)
+class OwnStep:
+    """A user's step in its trial."""
+
+    source: str
+    """`my.py:build`, its folder left out."""
+    build: custom.Build
+    step: TrainingStep
+    named: frozenset[str]
+    """Axes that the question is about."""
+    transformers: Any
+    """The transformers model in the step's model, or None."""
+    padded: bool
+    """Whether the first batch has a mask that leaves something out."""
+    file: Path
+    applied: frozenset[str] = frozenset()
+    """Named axes that the harness itself puts into effect."""
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def blocks(self) -> list[nn.Module]:
+        """The model's repeated blocks; none where none are found."""
+        return foreign.blocks(self.step.model)
+
+    def dropout(self) -> str:
+        """A dropout that is on, as `attn_pdrop=0.1`; empty where there is none."""
+        return foreign.dropout_of(self.step.model)
+
+    def checkpoint(self, *, reentrant: bool) -> None:
+        """Checkpointing for blocks that transformers knows nothing of."""
+        foreign.checkpoint_blocks(self.blocks(), reentrant=reentrant)
+
+    def let_go(self) -> None:
+        """Hold on to nothing that lies on the device."""
+        self.step = TrainingStep(model=nn.Module(), batches=(), loss=_gone)
+        self.transformers = None
+
+    def inner_dtypes(self, run: TrainingRun) -> tuple[Any, Any]:
+        """As `foreign.inner_dtypes`."""
+        return foreign.inner_dtypes(run)
+
+    def size_evidence(self, run: TrainingRun) -> Evidence:
+        """As `foreign.size_evidence`."""
+        return foreign.size_evidence(run, self)
+
+
+def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
+    """Call `build` and hang what it returns into the run. Gives the techniques that are left to apply.
+
+    Raises:
+        WorkloadError: `build` raises or returns the wrong thing.
+        Inert: a named setting cannot be applied to this model.
+    """
+    source = Path(run.spec.model).name
+    build = custom.load(run.spec.model)
+    step = custom.call(build, source, run.device, run.spec.settings, run.spec.seed)
+    custom.seed_everything(run.spec.seed + 1)
+    batches = own_batches.endless(step.batches, source)
+    first = next(batches)
+    own = OwnStep(
+        source=source, file=Path(run.spec.model.rpartition(":")[0]).resolve(), build=build, step=step,
+        named=foreign.named_axes(run.spec), transformers=transformers_in(step.model), padded=own_batches.is_padded(first),
+    )  # fmt: skip
+    own.figures.update(
+        first_batch_sha256=own_batches.batch_hash(first), first_weights_sha256=own_batches.weights_hash(step.model)
+    )
+    run.own = own
+    left = foreign.left_to_apply(run, own, techniques)
+    axes = {axis.name for technique in left for axis in technique.axes}
+    own.applied = frozenset(axes & own.named - set(step.honours))
+    _hang_in(run, own, itertools.chain([first], batches))
+    return left
+
+
+def _hang_in(run: TrainingRun, own: OwnStep, batches: Any) -> None:
+    step = own.step
+    run.model = run.plain_model = step.model
+    run.config = getattr(own.transformers or step.model, "config", None)
+    run.batches = batches
+    run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=bool(run.cell["non_blocking"]))
+    run.sizes = lambda batch: own_batches.sizes(batch, step.tokens)
+    run.loss_of = lambda batch: loss_of(own, own.step, run.call, batch)
+    if step.optimizer is not None:
+        run.make_optimizer = step.optimizer
+
+
+def after_process(run: TrainingRun) -> None:
+    """What the techniques of the first stage decided, done to a model that exists already."""
+    assert run.own is not None
+    foreign.adopt_attention(run, run.own)
+    if "precision" in run.own.applied and run.parameter_dtype is not torch.float32:
+        run.model.to(run.parameter_dtype)
+    else:
+        run.parameter_dtype = next(run.model.parameters()).dtype
+
+
+def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.Tensor:
+    """The user's loss, held to be one.
+
+    Raises:
+        WorkloadError: it raises, or gives no scalar with gradient.
+    """
+    try:
+        loss = step.loss(model, batch)
+    except Exception as error:
+        if "out of memory" in str(error).lower():
+            raise
+        if "No available kernel" in str(error):
+            raise WorkloadError(_no_kernel(own)) from error
+        raise custom.told(error, f"the loss of {own.source} raised", own.file) from error
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise WorkloadError(f"the loss of {own.source} returned {shape}; it must return a scalar tensor")
+    return loss
+
+
+def _no_kernel(own: OwnStep) -> str:
+    return (
+        "the attention kernel that was asked for does not take what the model hands to scaled_dot_product_attention: a "
+        "written-out attention mask, or a data type or head size that it does not support. Flash takes no mask but the "
+        f"causal one (is_causal=True); drop the mask in {own.source}, or ask for attention=sdpa"
+    )
+
+
+def _gone(model: Any, batch: Any) -> torch.Tensor:
+    raise WorkloadError("the step was let go at the end of its trial")
+
+
+def transformers_in(model: nn.Module) -> Any:
+    """The outermost transformers model in a model, itself included; None where there is none."""
+    return next((module for module in model.modules() if hasattr(module, "set_attn_implementation")), None)
+
+
+def provable(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
+    """The techniques whose own evidence can be asked: applied here, or of a kind that shows from outside."""
+    assert run.own is not None
+    shown = run.own.applied | (run.own.named & foreign.SHOWS_ITSELF)
+    return [each for each in techniques if any(axis.name in shown for axis in each.axes)]
+
+
+def prove(run: TrainingRun, result: TrialResult) -> None:
+    """The user's own evidence into the result, and a word on what nobody proves."""
+    own = run.own
+    assert own is not None
+    given = dict(own.step.evidence()) if own.step.evidence is not None else {}
+    faults = []
+    for axis in sorted(own.named & {*own.step.honours, *given}):
+        if axis in given:
+            holds, word = _read(given[axis])
+            reason = f"{axis}={run.cell[axis]} was set, but the evidence of {own.source} says otherwise ({word})"
+            proof = Evidence(holds=holds, word=word, reason=reason)
+        elif axis in foreign.SHOWS_ITSELF:
+            continue
+        else:
+            proof = Evidence(holds=False, word="not proven", reason=(
+                f"{own.source} says that it honours {axis}, and nothing shows it; let evidence() return {{{axis!r}: …}}"
+            ))  # fmt: skip
+        result.evidence.setdefault(axis, {
+            "holds": proof.holds, "word": proof.word, "facts": {"reported_by": own.source},
+            "reason": "" if proof.holds else proof.reason,
+        })  # fmt: skip
+        faults += [] if proof.holds else [proof.reason]
+    if faults and result.outcome is Outcome.OK:
+        result.outcome, result.reason = Outcome.INERT, "; ".join(faults)
+
+
+def judge(run: TrainingRun, result: TrialResult) -> None:
+    """What spoils a trial of a user's step, and the figures by which trials of one round are held together."""
+    own = run.own
+    assert own is not None
+    assert run.profile is not None
+    parameters = [(name, str(part.dtype), list(part.shape)) for name, part in run.plain_model.named_parameters()]
+    work = [sorted(run.profile.operators.items()), sorted(run.profile.kernels.items()), parameters]
+    own.figures["work_sha256"] = hashlib.sha256(json.dumps(work).encode()).hexdigest()[:16]
+    result.measured.setdefault("figures", {}).update(own.figures)
+    if not run.plain_model.training and result.outcome in (Outcome.OK, Outcome.INERT):
+        result.outcome = Outcome.INVALID
+        result.reason = f"{own.source}: the model was put into eval mode while it trained; call model.train()"
+
+
+def _read(proof: custom.Proof) -> tuple[bool, str]:
+    if isinstance(proof, tuple):
+        return bool(proof[0]), str(proof[1])
+    return bool(proof), "as reported" if proof else "not in effect"
