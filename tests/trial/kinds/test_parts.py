@@ -1,0 +1,88 @@
+"""Kinds that look at a part of a step by itself: loader, attention, optimizer, copies, epochs."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.techniques.optimizer import Optimizer
+from harness.trial.outcome import Outcome
+from tests.training import run_trial
+
+
+def test_the_loader_is_drawn_for_as_long_as_it_is_told() -> None:
+    """Two samples of 64 tokens a batch, 5 ms each: 10 ms a batch, so 0.2 s hold at most 20."""
+    result = run_trial("loader-only", cost_per_sample_ms=5, options={"seconds": 0.2})
+    figures = result.measured["figures"]
+    assert result.outcome is Outcome.OK
+    assert 3 <= figures["batches"] <= 21
+    assert sum(result.measured["step_seconds"]) >= 0.2
+    assert result.measured["samples_per_second"] <= 200
+    assert result.measured["tokens_per_second"] == pytest.approx(64 * result.measured["samples_per_second"])
+    assert figures["first_batch_seconds"] >= 0.010
+
+
+def test_without_a_duration_it_draws_the_steps() -> None:
+    assert run_trial("loader-only", steps=7).measured["figures"]["batches"] == 7
+
+
+def test_its_workers_are_proven() -> None:
+    result = run_trial("loader-only", workers=2)
+    assert result.evidence["stream"]["facts"]["workers_alive"] == 2
+
+
+@pytest.mark.parametrize("model", ["tiny", "tiny-gpt2"])
+@pytest.mark.parametrize(("attention", "kernels"), [("eager", []), ("sdpa-flash", ["sdpa-flash"])])
+def test_one_layer_of_attention_by_its_own_kernel(model: str, attention: str, kernels: list[str]) -> None:
+    result = run_trial("attention-only", model=model, attention=attention)
+    figures = result.measured["figures"]
+    assert result.outcome is Outcome.OK
+    assert list(result.evidence["attention"]["facts"]["kernels"]) == kernels
+    assert 0 < figures["forward_seconds"] + figures["backward_seconds"] <= figures["layer_seconds"]
+    assert result.measured["tokens_per_second"] == pytest.approx(128 / figures["layer_seconds"])
+    assert "peak_allocated_bytes" in result.missing
+
+
+def test_the_optimizer_by_itself() -> None:
+    result = run_trial("optimizer-only", optimizer="fused", steps=4)
+    figures = result.measured["figures"]
+    assert result.outcome is Outcome.OK
+    assert len(result.measured["step_seconds"]) == 4
+    parameters = result.measured["parameters"]["trainable"]
+    assert figures["parameters_per_second"] == pytest.approx(parameters / figures["optimizer_seconds"])
+
+
+def test_an_optimizer_that_is_not_the_one_asked_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Optimizer, "apply", lambda *_: None)
+    assert run_trial("optimizer-only", optimizer="fused").outcome is Outcome.INERT
+
+
+def test_copies_have_the_size_they_are_told() -> None:
+    figures = run_trial("copy-only", options={"mebibytes": 2}, steps=5).measured["figures"]
+    assert figures["gigabytes_per_second"] == pytest.approx(2 * 2**20 / figures["copy_seconds"] / 1e9)
+    assert figures["batch_copy_seconds"] < figures["copy_seconds"]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_stay_from_epoch_to_epoch_or_are_new(persistent: bool) -> None:
+    options = {"epochs": 3, "batches": 4}
+    result = run_trial("epoch-turnaround", workers=2, persistent=persistent, options=options)
+    facts = result.evidence["workers"]["facts"]
+    assert result.outcome is Outcome.OK
+    assert facts == {"workers": [2], "same_processes": persistent, "started_as": ["ForkProcess"]}
+    assert len(result.measured["step_seconds"]) == 2  # three epochs have two turnarounds
+
+
+def test_workers_that_do_not_stay_are_inert(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.trial.kinds import epoch_turnaround
+
+    make = epoch_turnaround.make_loader
+
+    def never_persistent(*arguments: object, **named: object) -> object:
+        loader = make(*arguments, **named)  # type: ignore[arg-type]
+        object.__setattr__(loader, "persistent_workers", False)
+        return loader
+
+    monkeypatch.setattr(epoch_turnaround, "make_loader", never_persistent)
+    result = run_trial("epoch-turnaround", workers=1, persistent=True, options={"epochs": 2, "batches": 2})
+    assert result.outcome is Outcome.INERT
+    assert "persistent=true" in result.reason

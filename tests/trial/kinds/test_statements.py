@@ -1,0 +1,193 @@
+"""Kinds that try out what a document says. Each really does it, and gives its own figures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.trial.kinds import ALONE, KINDS, refusal, runner
+from harness.trial.kinds.batch_finder import largest_that
+from harness.trial.kinds.resume import counted
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.techniques.test_precision import _gpu
+from tests.training import cell, cpu, run_trial, spec_of
+
+ROOT = Path(__file__).parents[3]
+
+
+def run_apart(kind: str, tmp_path: Path, **details: Any) -> TrialResult:
+    """A trial in a fresh interpreter, as with `--isolation spawn`: kinds that fork must not have computed before."""
+    spec = replace(spec_of(kind, **details), record_path=str(tmp_path / "result.json"))
+    spec.write(tmp_path / "spec.json")
+    command = [sys.executable, "-m", "harness.trial.worker", str(tmp_path / "spec.json")]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, timeout=800)
+    return TrialResult.read(tmp_path / "result.json")
+
+
+def test_every_kind_can_be_found() -> None:
+    assert set(KINDS) > ALONE
+    for kind in KINDS:
+        assert callable(runner(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("opt-levels", "apex"), ("apex-fused", "apex"), ("flash-stable", "xformers")]
+)
+def test_kinds_about_a_package_are_refused_without_it(kind: str, word: str) -> None:
+    bare = replace(cpu(), packages={})
+    assert f"{word} is not installed" in str(refusal(bare, cell(), kind))
+    assert "computes on a GPU" in str(refusal(replace(bare, packages={word: "1"}), cell(), kind))
+    assert refusal(_gpu((9, 0), packages={word: "1"}), cell(), kind) is None
+    assert refusal(bare, cell(), "training") is None
+
+
+def test_forward_passes_alone_are_faster_than_training() -> None:
+    result = run_trial("throughput-recipe", steps=4)
+    figures = result.measured["figures"]
+    assert result.outcome is Outcome.OK
+    assert figures["training_samples_per_second"] == pytest.approx(result.measured["samples_per_second"])
+    assert figures["recipe_over_training"] > 1.2
+    ratio = figures["recipe_samples_per_second"] / figures["training_samples_per_second"]
+    assert figures["recipe_over_training"] == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_steps_over_seconds_count_batches(batch_size: int) -> None:
+    """Right at batch 1; at batch 4 a quarter of the truth. The window and the monitor's clock differ by a little."""
+    figures = run_trial("samples-metric", batch_size=batch_size, steps=6).measured["figures"]
+    assert figures["reported_over_true"] == pytest.approx(1 / batch_size, rel=0.3)
+
+
+def test_workers_set_late_are_counted_alive() -> None:
+    """What this torch does with it: the attributes are taken over by the next iterator."""
+    result = run_trial("workers-late", warmup_steps=0, steps=4, options={"workers": 1, "prefetch": 2})
+    assert result.measured["figures"] == {"took_effect": True, "workers_alive": 1, "workers_wanted": 1, "error": ""}
+
+
+def test_a_loader_that_refuses_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils.data import DataLoader
+
+    plain: Callable[..., None] = DataLoader.__setattr__
+
+    def refuse(self: object, name: str, value: object) -> None:
+        if name == "num_workers" and "num_workers" in vars(self):
+            raise ValueError("num_workers attribute should not be set after DataLoader is initialized")
+        plain(self, name, value)
+
+    monkeypatch.setattr(DataLoader, "__setattr__", refuse)
+    figures = run_trial("workers-late", warmup_steps=0, options={"workers": 1}).measured["figures"]
+    assert figures["took_effect"] is False
+    assert figures["error"].startswith("ValueError: num_workers attribute should not be set")
+
+
+@pytest.mark.parametrize(
+    ("limit", "found", "tries"),
+    [
+        (256, 256, 1),  # all fit: the ceiling, at once
+        (100, 96, 5),  # 256 128 64 96 112: 96 < 100, and 112 - 96 is more than a tenth, 104 fails, 104 - 96 is less
+        (0, 0, 9),
+    ],
+)
+def test_bisection(limit: int, found: int, tries: int) -> None:
+    asked: list[int] = []
+
+    def trains(size: int) -> bool:
+        asked.append(size)
+        return size <= limit
+
+    largest = largest_that(trains, 256, 0.1, known=0)
+    assert largest == found
+    assert len(asked) <= tries + 1
+    assert limit - largest <= max(1, 0.1 * largest)
+
+
+def test_bisection_begins_where_it_is_known_to_fit() -> None:
+    asked: list[int] = []
+    assert largest_that(lambda size: asked.append(size) or size <= 40, 64, 0.05, known=32) in (39, 40)  # type: ignore[func-returns-value]
+    assert min(asked) > 32
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_printed_search_against_what_trains(tmp_path: Path) -> None:
+    options = {"max_batch_size": 3, "ceiling": 6, "resolution": 0.1}
+    result = run_apart("batch-finder", tmp_path, warmup_steps=0, steps=1, options=options)
+    figures = result.measured["figures"]
+    assert result.outcome is Outcome.OK
+    assert (figures["found_batch"], figures["found_trains"], figures["largest_batch"]) == (3, True, 6)
+    assert figures["found_is_largest"] is False
+    assert figures["tries"] == 2
+    assert "cache" in result.missing["largest_batch_emptying"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_printed_loop_saves_nothing_when_it_is_interrupted(tmp_path: Path) -> None:
+    result = run_apart("emergency", tmp_path, warmup_steps=0, steps=2)
+    assert result.outcome is Outcome.OK
+    figures = result.measured["figures"]
+    assert figures["steps_before"] >= 2
+    assert (figures["saved"], figures["files"], figures["exit_status"]) == (False, 0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_loop_that_saves_is_seen_to_save(tmp_path: Path) -> None:
+    """The same loop with a checkpoint in its handler: the kind can tell the two apart."""
+    code = (
+        "from harness.trial.kinds import emergency\n"
+        "from harness.trial.worker import main\n"
+        "from pathlib import Path\n"
+        "train = emergency.Trainer.train\n"
+        "def saving(self, epochs):\n"
+        "    train(self, epochs)\n"
+        "    self.save_checkpoint()\n"
+        "emergency.Trainer.train = saving\n"
+        "raise SystemExit(main(Path('spec.json')))\n"
+    )
+    spec = replace(spec_of("emergency", warmup_steps=0, steps=2), record_path=str(tmp_path / "result.json"))
+    spec.write(tmp_path / "spec.json")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=800)
+    figures = TrialResult.read(tmp_path / "result.json").measured["figures"]
+    assert (figures["saved"], figures["files"]) == (True, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_import_changes_no_attention(tmp_path: Path) -> None:
+    figures = run_apart("flash-by-import", tmp_path, warmup_steps=0, steps=1).measured["figures"]
+    assert figures["import_succeeded"] is True
+    assert figures["turned_on"] is False
+    assert figures["implementation_before"] == figures["implementation_after"] == "sdpa"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_that_was_killed_is_completed(tmp_path: Path) -> None:
+    figures = run_apart("resume", tmp_path).measured["figures"]
+    assert 5 <= figures["stored_when_killed"] < 12
+    assert (figures["complete"], figures["trials_lost"], figures["trials_doubled"]) == (True, 0, 0)
+
+
+def test_what_is_lost_or_doubled_is_counted() -> None:
+    """Twelve trials planned; one is there twice, one only as superseded, one crashed."""
+    records = [
+        {"arm": arm, "round": number, "superseded": False, "outcome": "ok"}
+        for arm in ("baseline", "control", "a", "b")
+        for number in (1, 2, 3)
+    ]
+    assert counted(records)["complete"] is True
+    records[0]["superseded"] = True
+    records[1]["outcome"] = "crash"
+    assert counted([*records, records[5]]) == {
+        "complete": False, "trials_planned": 12, "trials_lost": 2, "trials_doubled": 1,
+    }  # fmt: skip
