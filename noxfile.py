@@ -73,8 +73,10 @@ def versions(session: nox.Session) -> None:
     stores = []
     for constraints in (other_constraints(session, transformers=OLDER_TRANSFORMERS), "constraints.txt"):
         install(session, ".[train]", constraints=constraints)
-        stores.append(str(Path(session.create_tmp()) / f"run-{len(stores) + 1}.sqlite"))
-        claimbench(session, "run", "--no-report", *arguments, "--store", stores[-1])
+        store = Path(session.create_tmp()) / f"run-{len(stores) + 1}.sqlite"
+        store.unlink(missing_ok=True)  # of an earlier session: both runs are to be of today
+        claimbench(session, "run", "--no-report", *arguments, "--store", str(store))
+        stores.append(str(store))
     session.run(python(session), "-m", "harness.cli", "compare", *stores, external=True, success_codes=[0, 1])
 
 
