@@ -55,7 +55,7 @@ studies:
     steps: {steps}
 """
 CPU = {"workload": "{model: tiny, sequence_length: 64, batch_size: 4}", "baseline": "{stream: cached}",
-       "warmup": 5, "steps": 100}  # fmt: skip
+       "warmup": 5, "steps": 60}  # fmt: skip
 GPU = {"workload": "{model: gpt2-124m, sequence_length: 512, batch_size: 8}",
        "baseline": "{precision: bf16, stream: cached}", "warmup": 8, "steps": 40}  # fmt: skip
 

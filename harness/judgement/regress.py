@@ -176,7 +176,7 @@ def _judged(cell: CellChange, before: CellSpeeds, after: CellSpeeds, threshold: 
 
 def _alone(before: Side, after: Side) -> Iterator[CellChange]:
     for side, other, name in ((before, after, "before"), (after, before, "after")):
-        for key in side.cells.keys() - other.cells.keys():
+        for key in (key for key in side.cells if key not in other.cells):
             yield CellChange(key=key, word=Word.NOT_COMPARED, reason=f"only {name}")
 
 

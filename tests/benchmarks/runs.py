@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from harness.environment import Environment
 from harness.judgement.sides import Side, side_of
@@ -41,10 +42,9 @@ def optimizer_study(
 
 def without(records: Sequence[Record], arm: str, outcome: Outcome, reason: str = "") -> list[Record]:
     """The same, all trials of an arm ended otherwise."""
-    failed = {"tokens_per_second": None, "samples_per_second": None, "step_seconds": []}
+    failed: dict[str, Any] = {"tokens_per_second": None, "samples_per_second": None, "step_seconds": []}
     return [
-        replace(record, outcome=outcome, reason=reason, **failed) if record.arm == arm else record  # type: ignore[arg-type]
-        for record in records
+        replace(record, outcome=outcome, reason=reason, **failed) if record.arm == arm else record for record in records
     ]
 
 

@@ -35,7 +35,8 @@ def test_the_ratio_has_welchs_interval_over_the_logarithms() -> None:
     assert found.ratio == pytest.approx(0.8)
     assert found.low == pytest.approx(0.8 * math.exp(-0.04534), rel=1e-4)
     assert found.high == pytest.approx(0.8 * math.exp(0.04534), rel=1e-4)
-    assert (found.before, found.after, found.unit) == (pytest.approx(1200), pytest.approx(960), "tokens/s")
+    assert [found.before, found.after] == pytest.approx([1200, 960])
+    assert found.unit == "tokens/s"
     assert found.trials == (3, 3)
 
 
@@ -120,7 +121,8 @@ def test_a_single_trial_tells_nothing() -> None:
         compare_sides(side(optimizer_study(logs=(0.0,))), side(optimizer_study(logs=(0.0,), scale={FUSED: 0.5}))), FUSED
     )
     assert found.word is Word.SAME
-    assert (found.ratio, found.low, found.p) == (pytest.approx(0.5), None, 1.0)
+    assert found.ratio == pytest.approx(0.5)
+    assert (found.low, found.p) == (None, 1.0)
     assert "single trial" in found.reason
 
 
