@@ -15,6 +15,9 @@
         also: [{precision: amp-fp16}]
         other_baseline: {precision: tf32}
 
+A claim may also be a sentence, `check: attention=flash2 vs eager >= 2x`, in place of form, metric, figures, cell and
+baseline. Without a `study` it is judged on what `claimbench check` measured for that sentence.
+
 The forms, and what each needs beside `metric`:
 
     range      range: [low, high]; either end may be null
@@ -127,6 +130,8 @@ class Claim(_Model):
 
     id: str = ""
     """The key under `claims`."""
+    check: str = ""
+    """The claim as a sentence (`judgement.sentence`), in place of study, cell, baseline, form, metric and figures."""
     statement: Text
     """What is claimed, in our own words, one sentence."""
     sources: tuple[Source, ...] = Field(min_length=1)

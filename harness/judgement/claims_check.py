@@ -10,6 +10,7 @@ from harness.experiment.problems import Problems
 from harness.experiment.study import Arm, Block
 from harness.judgement.claims import Claim, Claims, Entry, Settings, show_settings
 from harness.judgement.places import find_arm, fits
+from harness.judgement.sentence import CHECK_STUDY
 
 Path = list[str | int]
 
@@ -37,6 +38,8 @@ class _Check:
 
     def run(self) -> None:
         claim, path = self.claim, ["claims", self.claim.id]
+        if claim.check and claim.study.startswith(CHECK_STUDY):
+            return  # measured by `claimbench check`, not by the matrix
         if not self._study_exists(claim.study, [*path, "study"]):
             return
         sizes = claim.form == "limit"

@@ -14,6 +14,8 @@ from harness.experiment.study import Block
 from harness.judgement.claims import Claim, Claims, Document
 from harness.judgement.claims_check import check_against
 from harness.judgement.metrics import UnknownMetric, metric_named
+from harness.judgement.sentence import OWN_DOCUMENT, OWN_TITLE
+from harness.judgement.sentence_claims import expanded, has_own_sentences
 
 _TOP = ("schema", "documents", "claims")
 
@@ -43,12 +45,15 @@ def _claims(document: YamlDocument, problems: Problems) -> Claims:
     if content.get("schema") != 1:
         problems.add("the file must say `schema: 1`, the format this claimbench reads", ["schema"])
     documents, claims = {}, {}
-    for name, fields in _mapping(content, "documents", problems).items():
+    if has_own_sentences(content):
+        documents[OWN_DOCUMENT] = Document(title=OWN_TITLE)
+    written = content.get("documents") or not documents
+    for name, fields in _mapping(content, "documents", problems).items() if written else ():
         found, _ = validate(Document, fields, problems, ["documents", name])
         if found is not None:
             documents[name] = found
     for name, fields in _mapping(content, "claims", problems).items():
-        own = {**fields, "id": name} if isinstance(fields, dict) else fields
+        own = {**expanded(name, fields, problems), "id": name} if isinstance(fields, dict) else fields
         claim, _ = validate(Claim, own, problems, ["claims", name])
         if claim is not None:
             claims[name] = claim

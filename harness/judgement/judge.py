@@ -21,6 +21,7 @@ from harness.judgement.limits import judge_limit
 from harness.judgement.metrics import METRICS, Metric, metric_named
 from harness.judgement.notes import notes_on
 from harness.judgement.orders import judge_order
+from harness.judgement.own_step import doubt
 from harness.judgement.pairs import measure
 from harness.judgement.products import judge_product
 from harness.judgement.scope import scope_of
@@ -80,7 +81,7 @@ def _find(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence[Bloc
     """The finding by the form of the claim."""
     if claim.form == "limit" and metric is not None:
         return judge_limit(claim, metric, site, blocks)
-    absent = standing(site, metric)
+    absent = standing(site, metric) or doubt(site)
     if absent is not None:
         return Finding(word=absent.word, reason=absent.reason)
     if claim.expect is not None:

@@ -84,7 +84,8 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     first = next(batches)
     own = OwnStep(
         source=source, file=Path(run.spec.model.rpartition(":")[0]).resolve(), build=build, step=step,
-        named=foreign.named_axes(run.spec), transformers=transformers_in(step.model), padded=own_batches.is_padded(first),
+        named=foreign.named_axes(run.spec), transformers=transformers_in(step.model),
+        padded=own_batches.is_padded(first),
     )  # fmt: skip
     own.figures.update(
         first_batch_sha256=own_batches.batch_hash(first), first_weights_sha256=own_batches.weights_hash(step.model)

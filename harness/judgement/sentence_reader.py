@@ -1,0 +1,196 @@
+"""Reads a sentence (`judgement.sentence` has the grammar). Where it does not parse, the error has the nearest one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from harness.errors import SentenceError, printable
+from harness.experiment.axes import AxisError, AxisTable, Setting
+from harness.judgement.sentence import SPEED, SUBJECTS, Bound, Figure, Sentence, Subject, View
+from harness.judgement.sentence_mending import candidates
+from harness.judgement.sentence_words import (
+    AT,
+    LESS,
+    MORE,
+    RANGE_WORDS,
+    SUBJECT_WORDS,
+    VERSUS,
+    VIEWS,
+    WORDS,
+    figure_of,
+    show,
+    tokens,
+    typed,
+)
+
+EXAMPLE = "attention=sdpa vs eager >= 1.5x"
+
+
+def read_sentence(text: str, axes: AxisTable) -> Sentence:
+    """The sentence in `text`.
+
+    Raises:
+        SentenceError: it does not parse; the message has the nearest one that does.
+    """
+    try:
+        return _Reader(text, axes).read()
+    except SentenceError as error:
+        near = nearest(text, axes)
+        raise SentenceError(f"{error.message}; the nearest sentence that can be checked: '{near}'") from None
+
+
+def nearest(text: str, axes: AxisTable) -> str:
+    """A sentence that parses, as much like `text` as repairing it word by word makes it."""
+    for attempt in candidates(text, axes):
+        try:
+            return _short(_Reader(attempt, axes).read())
+        except SentenceError:
+            continue
+    return EXAMPLE
+
+
+def _short(sentence: Sentence) -> str:
+    """The sentence with a bare setting after `vs` where one is enough."""
+    full = str(sentence)
+    if len(sentence.cell) == 1 and sentence.cell.keys() == sentence.baseline.keys():
+        (axis, setting), = sentence.baseline.items()
+        full = full.replace(f" vs {axis}={show(setting)}", f" vs {show(setting)}", 1)
+    return full
+
+
+class _Reader:
+    """Goes through the words of one sentence from left to right."""
+
+    def __init__(self, text: str, axes: AxisTable) -> None:
+        self._axes = axes
+        self._text = printable(text.strip())
+        self._words = tokens(text)
+
+    def read(self) -> Sentence:
+        cell = self._settings(())
+        if not cell:
+            self._fail(f"{self._text!r} does not begin with a setting such as attention=flash2")
+        baseline: dict[str, Setting] = {}
+        at: dict[str, Setting] = {}
+        rest: list[str] = []
+        while self._words:
+            word = self._words[0].lower()
+            if word in VERSUS and not baseline:
+                del self._words[0]
+                baseline = self._settings(tuple(cell))
+                if not baseline:
+                    self._fail(f"there is no setting after {word!r}")
+            elif word in AT and len(self._words) > 1 and "=" in self._words[1].strip("<>="):
+                del self._words[0]
+                at |= self._settings(())
+            else:
+                rest.append(self._words.pop(0))
+        baseline = {**{axis: self._axes[axis].default for axis in cell if axis not in baseline}, **baseline}
+        self._check(cell, baseline, at)
+        return Sentence(cell=cell, baseline=baseline, at=at, **_claimed(rest, self._text))
+
+    def _settings(self, bare: tuple[str, ...]) -> dict[str, Setting]:
+        """Settings at the front. `bare`: the axes that a bare word may be a setting of."""
+        found: dict[str, Setting] = {}
+        while self._words:
+            word = self._words[0].strip(",;")
+            axis, equals, value = word.partition("=")
+            if equals and axis and axis not in "<>":
+                found[axis] = self._setting(axis, value)
+            elif bare and not found and not _is_claim_word(word, self._axes, bare):
+                if len(bare) > 1:
+                    self._fail(f"{word!r} may be a setting of {' or '.join(bare)}; write {bare[0]}={word}")
+                found[bare[0]] = self._setting(bare[0], word)
+            elif not (word.lower() in {"and", "+"} and found and len(self._words) > 1 and "=" in self._words[1]):
+                break
+            del self._words[0]
+        return found
+
+    def _setting(self, axis: str, value: str) -> Setting:
+        try:
+            return self._axes.parse(axis, typed(value))
+        except AxisError as error:
+            self._fail(str(error))
+
+    def _check(self, cell: Mapping[str, Setting], baseline: Mapping[str, Setting], at: Mapping[str, Setting]) -> None:
+        if {**baseline, **cell} == dict(baseline):
+            same = " ".join(f"{axis}={show(setting)}" for axis, setting in baseline.items())
+            self._fail(f"both arms are {same}; name another setting after vs")
+        twice = sorted(at.keys() & ({*cell} | {*baseline}))
+        if twice:
+            self._fail(f"{twice[0]} stands after 'at' too, which is for settings of both arms")
+
+    def _fail(self, why: str) -> NoReturn:
+        raise SentenceError(why)
+
+
+def _claimed(words: list[str], text: str) -> dict[str, Any]:
+    """Range, direction and metric from what is left of a sentence.
+
+    Raises:
+        SentenceError: there is no figure, or a word that says nothing here.
+    """
+    figures = [(index, figure) for index, word in enumerate(words) if (figure := figure_of(word)) is not None]
+    if not figures:
+        raise SentenceError(f"{text!r} claims no figure such as '>= 2x' or '30% to 50%'")
+    if len(figures) > 2:
+        raise SentenceError(f"{text!r} has {len(figures)} figures; a range has two at most")
+    between = [word.lower() for word in words[figures[0][0] + 1 : figures[-1][0]]]
+    if len(figures) == 2 and between not in (["to"], ["-"], ["and"]):
+        raise SentenceError(f"write a range as '{words[figures[0][0]]} to {words[figures[1][0]]}'")
+    others = [word.lower().strip(",.;") for index, word in enumerate(words) if figure_of(word) is None]
+    low, high = _alike(figures[0][1], figures[-1][1]) if len(figures) == 2 else (figures[0][1], None)
+    subject, view = _subject(others)
+    return {
+        "bound": _bound(others, ranged=high is not None), "low": low, "high": high, "subject": subject, "view": view,
+        "rising": _rising(others, subject),
+    }  # fmt: skip
+
+
+def _bound(others: list[str], *, ranged: bool) -> Bound:
+    if ranged:
+        return "range"
+    if "up" in others:
+        return "up-to"
+    return "at-most" if "<=" in others or "most" in others else "at-least"
+
+
+def _subject(others: list[str]) -> tuple[Subject, View | None]:
+    unknown = [word for word in others if word not in RANGE_WORDS and word not in WORDS and word != "and"]
+    if unknown:
+        raise SentenceError(f"{unknown[0]!r} says nothing that can be measured")
+    subject = next((SUBJECTS[name] for name, signs in SUBJECT_WORDS if signs & set(others)), SPEED)
+    view = next((VIEWS[word] for word in others if word in VIEWS), None)
+    if view is not None and not subject.has_view:
+        raise SentenceError(f"{view!r} is a view of peak memory; write 'peak {view} memory'")
+    return subject, view
+
+
+def _rising(others: list[str], subject: Subject) -> bool:
+    """Whether a larger figure is said in the direction of the metric (docstring of `Sentence.rising`)."""
+    less, more = LESS & set(others), MORE & set(others)
+    if less and more:
+        raise SentenceError(f"{min(less)!r} and {min(more)!r} contradict each other; keep one")
+    if subject.kind == "amount":
+        return not more
+    return not less
+
+
+def _alike(low: Figure, high: Figure) -> tuple[Figure, Figure]:
+    """`1.3 to 2x`: the unit of the second counts for the first where that has none."""
+    if low.value > high.value:
+        raise SentenceError(f"the range {low} to {high} is empty; put the smaller figure first")
+    return Figure(value=low.value, percent=high.percent), high
+
+
+def _is_claim_word(word: str, axes: AxisTable, bare: Iterable[str]) -> bool:
+    """Whether a word after `vs` belongs to the claim and not to the settings."""
+    for axis in bare:
+        try:
+            axes.parse(axis, typed(word))
+        except AxisError:
+            continue
+        return False
+    lower = word.lower()
+    return figure_of(word) is not None or lower in RANGE_WORDS or lower in WORDS
