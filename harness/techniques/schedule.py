@@ -68,8 +68,8 @@ class Schedule(Technique):
 
 
 def total_steps(run: TrainingRun) -> int:
-    """Steps over which the schedule runs: warm-up and window, and those after it."""
-    return len(run.loader) // run.accumulation
+    """Steps over which the schedule runs: warm-up and window."""
+    return run.spec.warmup_steps + run.spec.steps
 
 
 def rising_steps(total: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -50,6 +51,37 @@ def test_every_stream_gives_the_same_samples(run_trial: Run, stream: str, kind: 
 def test_a_sample_costs_what_it_is_told_to(run_trial: Run) -> None:
     """Two samples a batch at 20 ms each, loaded in the training process: at least 40 ms of waiting a step."""
     assert run_trial(cost_per_sample_ms=20).measured["phases"]["data_wait"] >= 0.040
+
+
+def test_a_sample_that_costs_nothing_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Samples, "_spend", lambda *_: None)
+    result = run_trial(cost_per_sample_ms=50)
+    assert result.outcome is Outcome.INERT
+    assert result.reason.startswith("cost_per_sample_ms=50 was set, but a sample took")
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "reason"),
+    [
+        ({"prefetch": 4}, {"prefetch": 2}, "prefetch=4 was set, but workers prepare 2 ahead"),
+        ({"stream": "mmap"}, {"stream": "cached"}, "stream=mmap was set, but samples come from CachedStream"),
+    ],
+)
+def test_a_setting_that_does_not_arrive_is_inert(
+    run_trial: Run, asked: dict[str, Any], given: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = LoaderSettings.of
+    monkeypatch.setattr(LoaderSettings, "of", staticmethod(lambda cell: plain({**cell, **given})))
+    result = run_trial(workers=1, **asked)
+    assert (result.outcome, result.reason) == (Outcome.INERT, reason)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_spawned_workers_are_told_from_forked_ones(run_trial: Run) -> None:
+    result = run_trial(workers=1, start="spawn")
+    assert result.outcome is Outcome.OK
+    assert result.evidence["stream"]["facts"]["started_as"] == ["SpawnProcess"]
 
 
 def test_datasets_never_touch_the_gpu(tmp_path: Path) -> None:
