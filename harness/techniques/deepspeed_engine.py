@@ -106,9 +106,7 @@ def start(run: TrainingRun) -> Any:
     # an all-reduce over shared memory for CPU inference: compiled for minutes on first use, and no part of training
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     run.facts["engine_warnings"] = _warnings_of(deepspeed)
-    config = configuration(
-        run.cell, parameters=run.parameter_counts["total"], hidden_size=int(run.config.hidden_size)
-    )
+    config = configuration(run.cell, parameters=run.parameter_counts["total"], hidden_size=int(run.config.hidden_size))
     ours = "optimizer" not in config
     trainable = run.trainable()
     engine, *_ = deepspeed.initialize(

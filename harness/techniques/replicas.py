@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from harness.trial.batching import Batch
     from harness.trial.training import TrainingRun
 
+#: Precision → type of a product, where it is not float32.
+_PRODUCTS = {"amp-bf16": "bfloat16", "bf16": "bfloat16", "amp-fp16": "float16"}
 #: An exchange leaves the same bits on every rank; gradients of different batches differ by far more than this.
 _SAME = 1e-6
 
@@ -77,33 +79,33 @@ def _checksums_of_a_step(run: TrainingRun) -> dict[str, Any]:
 
 def feed_several(run: TrainingRun, devices: int) -> None:
     """Wrap the model in DataParallel over the first `devices` GPUs; this process loads the batches of all."""
-    from torch import nn
+    from harness.techniques.threads import Entering, MeanLoss
 
-    class DataParallel(nn.DataParallel):  # type: ignore[misc]
-        """torch's, and the mean of the losses that it gathers."""
-
-        def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-            output = super().forward(*inputs, **kwargs)
-            output.loss = output.loss.mean()
-            return output
-
-    run.model = DataParallel(run.model, device_ids=list(range(devices)))
+    # its threads know that autocast is on, but not in which type: they would compute in fp16 (torch 2.13, seen in
+    # parallel_apply), so each replica enters the run's contexts itself
+    run.model = MeanLoss(Entering(run.model, run.forward_contexts), device_ids=list(range(devices)))
     run.devices_fed = devices
     run.forwards_a_micro_step = devices
 
 
 def devices_that_ran(run: TrainingRun, devices: int) -> Evidence:
-    """Which devices ran the first block in one more step."""
-    from harness.trial.model import blocks_of
+    """Which devices ran the first block's first product in one more step, and in which types."""
+    weights = ((each, getattr(each, "weight", None)) for each in run.blocks()[0].modules())
+    layer = next(each for each, weight in weights if weight is not None and weight.ndim == 2)
+    seen: set[tuple[str, str]] = set()
 
-    seen: set[str] = set()
-    layer = next(iter(blocks_of(run.plain_model)[0].children()))
-    hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.add(str(output.device)))
+    def note(_module: Any, _inputs: Any, output: Any) -> None:
+        seen.add((str(output.device), str(output.dtype).removeprefix("torch.")))
+
+    hook = layer.register_forward_hook(note)
     try:
         run.step()
     finally:
         hook.remove()
+    ran, dtypes = (sorted(set(column)) for column in zip(*seen, strict=True))
+    wanted = _PRODUCTS.get(str(run.cell["precision"]), "float32")
     return Evidence(
-        holds=len(seen) == devices, word=f"{len(seen)} devices", facts={"devices": sorted(seen)},
-        reason=f"parallel=dp with devices={devices} was set, but a block ran on {len(seen)} device(s)",
+        holds=len(ran) == devices and dtypes == [wanted], word=f"{len(ran)} devices",
+        facts={"devices": ran, "dtypes": dtypes},
+        reason=f"{devices} devices in {wanted} were asked for; a block ran on {len(ran)} in {', '.join(dtypes)}",
     )  # fmt: skip

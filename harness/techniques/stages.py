@@ -19,7 +19,7 @@ _POSITIONS, _DROPOUT = "wpe", "drop"
 _NORMS = ("ln_f", "norm")
 
 
-class StageModule(nn.Module):  # type: ignore[misc]
+class StageModule(nn.Module):
     """Some consecutive blocks, with the embeddings in the first stage and norm and head in the last."""
 
     def __init__(
@@ -118,7 +118,7 @@ def _replace(inner: nn.Module, name: str, other: nn.Module) -> None:
         setattr(inner, name, other)
 
 
-class _Nothing(nn.Module):  # type: ignore[misc]
+class _Nothing(nn.Module):
     """In the place of GPT-2's positions, which it would add once more in every stage."""
 
     def forward(self, positions: torch.Tensor) -> torch.Tensor:

@@ -215,6 +215,23 @@ class TestManyRanks:
         assert fsdp.measured["losses"] == pytest.approx(ddp.measured["losses"], abs=2e-4)
 
 
+@pytest.mark.gpus2
+@pytest.mark.parametrize("zero", STAGES)
+def test_two_gpus(run_ranks: Ranks, zero: int | str) -> None:
+    finished = run_ranks.on_gpus(zero=zero, devices=2, precision="ds-bf16")
+    assert finished.outcome is Outcome.OK, finished.reason
+
+
+@pytest.mark.gpu
+def test_the_engine_switches_the_autocast_around_it_off_on_a_gpu(run_ranks: Ranks) -> None:
+    finished = run_ranks.on_gpus(precision="ds-bf16", autocast_outside="on")
+    assert finished.result is not None, finished.reason
+    facts = finished.result.evidence["deepspeed_config"]["facts"]
+    assert facts["autocast_before_the_engine"] is True
+    assert facts["autocast_inside"] is False
+    assert "disabled within the DeepSpeed engine" in facts["engine_warnings"][0]
+
+
 def assert_state(bytes_per_parameter: float, zero: int, *, ranks: int) -> None:
     """State of the fullest rank before the step. Above the formula lie padding, buckets of a twentieth of the model in
     stage 3, and in stages 1 and 2 the part of the largest gradient that belongs to another rank."""
