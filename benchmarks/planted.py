@@ -128,11 +128,11 @@ class Bench:
 
 
 def enough(share: float, threshold: float, seen: list[Record]) -> float:
-    """`share`, or one and a half times the least that a comparison of runs with this noise finds."""
+    """`share`, or where that is too little twice the least that a comparison of runs with this noise finds."""
     from harness.judgement.power import smallest_slowdown
 
     least = smallest_slowdown(spread(seen), ROUNDS, threshold=threshold, level=0.05 / CELLS)
-    return max(share, 1.5 * least) if least is not None and least > share else share
+    return share if least is None or least <= share else 2 * least
 
 
 def spread(records: list[Record]) -> float:
