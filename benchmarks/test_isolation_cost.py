@@ -1,6 +1,6 @@
 """What isolation costs: the same small plan with trials forked from a zygote and with a fresh interpreter each.
 
-    pytest benchmarks/test_isolation_cost.py -m gpu -s
+pytest benchmarks/test_isolation_cost.py -m gpu -s
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ def test_a_forked_trial_costs_three_seconds_and_measures_the_same(tmp_path: Path
         ordinary = [record for record in each if record.round > 1]
         per_minute = 60 / mean(record.wall_seconds for record in ordinary)
         cost = mean(beyond(record) for record in ordinary)
-        print(f"{isolation}: {len(each)} trials, {cost:.2f} s beyond warm-up and window, {per_minute:.1f} trials a minute")
+        print(f"{isolation}: {len(each)} trials, {cost:.2f} s beyond warm-up and window, {per_minute:.1f} a minute")
     forked, fresh = ([math.log(r.tokens_per_second) for r in records[i] if r.baseline] for i in ("zygote", "spawn"))
     gap = mean(forked) - mean(fresh)
     floor = _noise_floor(records["zygote"])
-    print(f"tokens/s of zygote over spawn: {math.exp(gap):.4f}; A/A noise floor: {math.exp(-floor):.4f} to {math.exp(floor):.4f}")
+    low, high = math.exp(-floor), math.exp(floor)
+    print(f"tokens/s of zygote over spawn: {math.exp(gap):.4f}; A/A noise floor: {low:.4f} to {high:.4f}")
     assert mean(beyond(record) for record in records["zygote"] if record.round > 1) <= 3.0
     assert abs(gap) <= floor
 

@@ -20,11 +20,15 @@ from typing import Any
 import pytest
 
 
-def measure(model: str, *, pairs: int, steps: int, device: str, batch_size: int, length: int, folder: Path) -> dict[str, Any]:
+def measure(
+    model: str, *, pairs: int, steps: int, device: str, batch_size: int, length: int, folder: Path
+) -> dict[str, Any]:
     """Tokens/s of the trial's loop over the bare loop's, pair by pair, with the mean's 95% interval (t, log ratios)."""
     from scipy.stats import t as student
 
-    run = _build(model, device, batch_size, length, folder, steps * (2 * pairs + 2))
+    run = _build(
+        model, device=device, batch_size=batch_size, length=length, folder=folder, batches=steps * (2 * pairs + 2)
+    )
     for _ in range(8):
         run.step()
     ratios = []
@@ -41,7 +45,7 @@ def measure(model: str, *, pairs: int, steps: int, device: str, batch_size: int,
     }  # fmt: skip
 
 
-def _build(model: str, device: str, batch_size: int, length: int, folder: Path, batches: int) -> Any:
+def _build(model: str, *, device: str, batch_size: int, length: int, folder: Path, batches: int) -> Any:
     from harness.environment import detect
     from harness.techniques.registry import axis_table, techniques
     from harness.trial.ranks import Ranks
@@ -51,9 +55,9 @@ def _build(model: str, device: str, batch_size: int, length: int, folder: Path, 
     settings = {**axis_table().defaults(), "batch_size": batch_size, "sequence_length": length, "stream": "cached"}
     settings["precision"] = "bf16"
     spec = TrialSpec(
-        trial_id="overhead", kind="training", model=model, data="stdlib", settings=settings, baseline_settings=settings, seed=1,
-        warmup_steps=8, steps=batches, device=device, record_path=str(folder / "result.json"), cache_directory=str(folder),
-        data_directory=str(folder / "data"),
+        trial_id="overhead", kind="training", model=model, data="stdlib", settings=settings, baseline_settings=settings,
+        seed=1, warmup_steps=8, steps=batches, device=device, record_path=str(folder / "result.json"),
+        cache_directory=str(folder), data_directory=str(folder / "data"),
     )  # fmt: skip
     run = TrainingRun(spec, Ranks(), detect())
     build(run, techniques())
@@ -109,7 +113,8 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[3]) if len(arguments) > 3 else Path(tempfile.mkdtemp())
     on_gpu = torch.cuda.is_available()
     size = {"batch_size": 8, "length": 1024} if on_gpu else {"batch_size": 2, "length": 64}
-    print(json.dumps(measure(model, pairs=pairs, steps=steps, device="cuda" if on_gpu else "cpu", folder=folder, **size)))
+    device = "cuda" if on_gpu else "cpu"
+    print(json.dumps(measure(model, pairs=pairs, steps=steps, device=device, folder=folder, **size)))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 SIGNS: dict[str, tuple[str, ...]] = {
     "flash2": ("flash::flash_fwd", "flash_attn::_flash_attn", "_flash_attn_forward"),
     "sdpa-flash": ("pytorch_flash", "aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward"),
-    "sdpa-efficient": ("fmha_cutlassf", "aten::_scaled_dot_product_efficient_attention", "aten::_efficient_attention_forward"),
-    "sdpa-cudnn": ("sdpa_sm", "cudnn_generated", "aten::_scaled_dot_product_cudnn_attention", "aten::_cudnn_attention_forward"),
+    "sdpa-efficient": (
+        "fmha_cutlassf",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_efficient_attention_forward",
+    ),
+    "sdpa-cudnn": (
+        "sdpa_sm",
+        "cudnn_generated",
+        "aten::_scaled_dot_product_cudnn_attention",
+        "aten::_cudnn_attention_forward",
+    ),
     "sdpa-math": ("aten::_scaled_dot_product_attention_math",),
 }
 _BACKENDS = {
@@ -67,7 +76,7 @@ class Attention(Technique):
         if setting in ("sdpa-efficient", "sdpa-cudnn") and not environment.has_gpu:
             return f"attention={setting} needs a GPU; on a CPU use sdpa, sdpa-flash, sdpa-math or eager"
         if setting in ("sdpa-flash", "sdpa-cudnn") and environment.has_gpu and not half:
-            return f"attention={setting} takes 16-bit inputs only and precision is {cell['precision']}; use amp-bf16 or bf16"
+            return _wants_16_bits(cell)
         if setting == "flash2":
             return _flash2_refusal(environment, cell, half=half)
         return None
@@ -107,8 +116,8 @@ def _register_maskless() -> str:
     """transformers' SDPA without a written-out causal mask, for batches that need none.
 
     When transformers is traced by torch.compile it hands SDPA a mask of (batch, 1, length, length) in place of
-    `is_causal` (seen in 5.17), and no flash kernel takes one: a cell that asks for a kernel must be able to get it. Plain
-    `sdpa` stays as transformers has it.
+    `is_causal` (seen in 5.17), and no flash kernel takes one: a cell that asks for a kernel must be able to get it.
+    Plain `sdpa` stays as transformers has it.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -124,14 +133,19 @@ def _flash2_refusal(environment: Environment, cell: Cell, *, half: bool) -> str 
     if not environment.has("flash-attn"):
         return "attention=flash2 needs the package flash-attn; pip install flash-attn --no-build-isolation"
     if not half:
-        return f"attention=flash2 takes 16-bit inputs only and precision is {cell['precision']}; use amp-bf16 or bf16"
+        return _wants_16_bits(cell)
     if cell["precision"] == "amp-fp16" and not _has_fp16_kernels(environment):
-        return "attention=flash2 with precision=amp-fp16: this build of flash-attn holds bf16 kernels only; use amp-bf16 or bf16"
+        return "attention=flash2 with amp-fp16: this build of flash-attn holds bf16 kernels only; use amp-bf16 or bf16"
     return None
 
 
+def _wants_16_bits(cell: Cell) -> str:
+    kernel, precision = cell["attention"], cell["precision"]
+    return f"attention={kernel} takes 16-bit inputs only and precision is {precision}; use amp-bf16 or bf16"
+
+
 def _has_fp16_kernels(environment: Environment) -> bool:
-    """A build of flash-attn for bf16 alone would run fp16 calls wrong, so fp16 is refused unless the library shows kernels for it."""
+    """A build for bf16 alone would run fp16 calls wrong, so fp16 is refused unless the library shows kernels for it."""
     from importlib.metadata import PackageNotFoundError, files
 
     try:

@@ -41,7 +41,7 @@ class Stage(IntEnum):
     COMPILE = 30
     """`run.model` is what will be called."""
     OPTIMIZER = 40
-    """`run.trainable` is final: `run.make_optimizer` may be replaced; engines that own model and optimizer take over."""
+    """What is trained is final: `run.make_optimizer` may be replaced; engines that own both take over."""
     STEP = 50
     """Everything exists: hooks around the step."""
 
@@ -59,8 +59,8 @@ class Evidence:
     """When it does not hold: one sentence with what was expected and what was seen. The trial becomes `inert`."""
 
 
-class Inert(Exception):
-    """Raised by a technique in a trial: it cannot take effect here. The message is the reason of the outcome `inert`."""
+class Inert(Exception):  # noqa: N818 - named for the outcome that it becomes
+    """Raised by a technique in a trial that it cannot take effect in. The message is the outcome's reason."""
 
 
 class Technique:

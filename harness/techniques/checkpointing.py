@@ -67,9 +67,8 @@ class Checkpointing(Technique):
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         if not run.plain_model.training:
-            return Evidence(
-                holds=False, word="eval mode", reason="the model is in eval mode, in which transformers checkpoints nothing"
-            )
+            reason = "the model is in eval mode, in which transformers checkpoints nothing"
+            return Evidence(holds=False, word="eval mode", reason=reason)
         if cell["compile"] == "off":
             return self._by_hooks(run)
         return self._by_kernels(run) or self._by_activations(run)
@@ -113,7 +112,7 @@ class Checkpointing(Technique):
         vectors = max(kept - logits, 0) / (a_layer * tokens)
         reason = f"backward keeps {vectors:.1f} hidden vectors a token and layer, as if nothing were recomputed"
         return Evidence(
-            holds=0 < kept and vectors <= _VECTORS_KEPT_AT_MOST, word=f"{vectors:.1f} vectors kept",
+            holds=kept > 0 and vectors <= _VECTORS_KEPT_AT_MOST, word=f"{vectors:.1f} vectors kept",
             facts={"activation_bytes": kept, "hidden_vectors_a_token_and_layer": vectors}, reason=reason,
         )  # fmt: skip
 
@@ -132,7 +131,7 @@ def enable_checkpointing(model: Any, *, reentrant: bool) -> None:
 
 
 def count_block_forwards(run: TrainingRun) -> int:
-    """Forwards of the first block's first layer in one step. A hook on the block itself would count once in some releases."""
+    """Forwards of the first block's first layer in a step; a hook on the block itself counts once in some releases."""
     block = run.blocks()[0]
     first = next(iter(block.children()))
     count = 0

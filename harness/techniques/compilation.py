@@ -60,9 +60,8 @@ class Compilation(Technique):
         compiled = dict(run.facts["compiled"])
         setting = cell["compile"]
         if compiled["frames"] == 0:
-            return Evidence(
-                holds=False, word="0 frames", facts=compiled, reason=f"compile={setting} was set, but no frame was compiled"
-            )
+            reason = f"compile={setting} was set, but no frame was compiled"
+            return Evidence(holds=False, word="0 frames", facts=compiled, reason=reason)
         word = f"{compiled['frames']} frames"
         if setting != "default":
             assert run.profile is not None

@@ -57,7 +57,10 @@ class Distillation(Technique):
         divergence = float(loss.divergence) if calls else 0.0  # type: ignore[attr-defined]
         return Evidence(
             holds=calls > 0 and divergence > 0, word=f"divergence {divergence:.3g}",
-            facts={"teacher_forwards": calls, "divergence": divergence, "temperature": TEMPERATURE, "soft_share": SOFT_SHARE},
+            facts={
+                "teacher_forwards": calls, "divergence": divergence, "temperature": TEMPERATURE,
+                "soft_share": SOFT_SHARE,
+            },
             reason="distillation=teacher was set, but no teacher ran or it agrees with the student everywhere",
         )  # fmt: skip
 

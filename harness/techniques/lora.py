@@ -98,11 +98,12 @@ class Lora(Technique):
             "zero_b": len(still_zero), "parameter_dtypes": dict(dtypes),
         }  # fmt: skip
         if not adapters or others:
-            reason = f"lora={cell['lora']} was set, but there are {len(adapters)} adapter weights and {others} others are trained"
+            seen = f"there are {len(adapters)} adapter weights and {others} others are trained"
+            reason = f"lora={cell['lora']} was set, but {seen}"
             return Evidence(holds=False, word=f"{len(adapters)} adapters", facts=facts, reason=reason)
         if missing or still_zero:
-            what = f"{len(missing)} of {len(adapters)} weights have no gradient, {len(still_zero)} B matrices are still zero"
-            reason = f"lora={cell['lora']} trains nothing: {what}"
+            seen = f"{len(missing)} of {len(adapters)} weights have no gradient, {len(still_zero)} B matrices are zero"
+            reason = f"lora={cell['lora']} trains nothing: {seen}"
             return Evidence(holds=False, word="not trained", facts=facts, reason=reason)
         return Evidence(holds=True, word=f"{100 * trained:.2f}% trained", facts=facts)
 

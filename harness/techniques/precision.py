@@ -12,7 +12,7 @@ from harness.techniques.base import Evidence, Stage, Technique
 if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
 
-#: Relative error of a 1024-wide fp32 product against fp64: TF32 keeps 10 bits of mantissa (near 3e-4), fp32 24 (near 3e-7).
+#: Relative error of a 1024-wide product against fp64: TF32 keeps 10 bits of mantissa (near 3e-4), fp32 24 (3e-7).
 _BETWEEN_FP32_AND_TF32 = 1e-5
 
 
@@ -51,9 +51,12 @@ class Precision(Technique):
                 return "precision=tf32 needs a GPU with tensor cores (compute capability 8.0 or later)"
             capability = environment.devices[0].compute_capability
             if capability is not None and capability < (8, 0):
-                return f"precision=tf32 needs compute capability 8.0 or later; this GPU has {capability[0]}.{capability[1]}"
+                has = f"{capability[0]}.{capability[1]}"
+                return f"precision=tf32 needs compute capability 8.0 or later; this GPU has {has}"
         if setting == "amp-fp16" and not environment.has_gpu:
-            return "precision=amp-fp16 needs a GPU: its GradScaler and fp16 products are made for one; use amp-bf16 on a CPU"
+            return (
+                "precision=amp-fp16 needs a GPU: GradScaler and fp16 products are made for one; use amp-bf16 on a CPU"
+            )
         if setting == "ds-bf16" and not environment.has("deepspeed"):
             return "precision=ds-bf16 needs deepspeed; DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed"
         return None
@@ -82,15 +85,16 @@ class Precision(Technique):
         }[setting]  # fmt: skip
         inner, weights = inner_dtypes(run)
         facts: dict[str, Any] = {
-            "inner_activation": str(inner), "weights": str(weights), "matmul_precision": torch.get_float32_matmul_precision(),
+            "inner_activation": str(inner), "weights": str(weights),
+            "matmul_precision": torch.get_float32_matmul_precision(),
         }  # fmt: skip
         if run.scaler is not None:
             facts["loss_scale"] = run.scaler.get_scale()
-        short = str(inner).removeprefix("torch.")
+        short = _short(inner)
         if inner != wanted:
             return Evidence(
                 holds=False, word=f"{short} inside", facts=facts,
-                reason=f"precision={setting} was set, but an inner activation is {short}, not {str(wanted).removeprefix('torch.')}",
+                reason=f"precision={setting} was set, but an inner activation is {short}, not {_short(wanted)}",
             )  # fmt: skip
         if setting in ("fp32", "tf32") and run.device.type == "cuda":
             return self._rounding(setting, run, facts)
@@ -101,10 +105,13 @@ class Precision(Technique):
         error = product_error(run.device)
         facts["product_error"] = error
         is_tf32 = error > _BETWEEN_FP32_AND_TF32
-        reason = f"precision={setting} was set, but a product's relative error is {error:.1e}, that of {'TF32' if is_tf32 else 'fp32'}"
-        return Evidence(
-            holds=is_tf32 == (setting == "tf32"), word="TF32 rounding" if is_tf32 else "fp32 rounding", facts=facts, reason=reason
-        )
+        seen = "TF32" if is_tf32 else "fp32"
+        reason = f"precision={setting} was set, but a product's relative error is {error:.1e}, that of {seen}"
+        return Evidence(holds=is_tf32 == (setting == "tf32"), word=f"{seen} rounding", facts=facts, reason=reason)
+
+
+def _short(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
@@ -130,7 +137,7 @@ def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
 
 
 def _is_matrix(weight: Any) -> bool:
-    """Whether a weight is one of a matrix product; ZeRO-3 leaves an empty tensor behind and keeps the shape beside it."""
+    """Whether a weight is one of a matrix product; ZeRO-3 leaves an empty tensor and keeps the shape beside it."""
     return weight is not None and len(getattr(weight, "ds_shape", weight.shape)) == 2
 
 

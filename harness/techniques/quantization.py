@@ -60,7 +60,10 @@ class Quantization(Technique):
                     if type(layer) is nn.Linear:
                         setattr(parent, name, _four_bit(layer, storage, run.device))
         if not _layers(run.plain_model):
-            raise Inert("quantization=nf4: the blocks of this model hold no nn.Linear (GPT-2's layers are Conv1D); use a Llama or Qwen2 shape")
+            raise Inert(
+                "quantization=nf4: the blocks of this model hold no nn.Linear (GPT-2's layers are Conv1D); "
+                "use a Llama or Qwen2 shape"
+            )
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         layers = _layers(run.plain_model)
@@ -75,7 +78,8 @@ class Quantization(Technique):
         return Evidence(
             holds=bool(layers) and each <= _BYTES_A_WEIGHT_AT_MOST and computes == ["bfloat16"],
             word=f"{each:.3f} bytes a weight", facts=facts,
-            reason=f"quantization=nf4 was set, but {len(layers)} layers are 4-bit at {each:.2f} bytes a weight, computing in {computes}",
+            reason=f"quantization=nf4 was set, but {len(layers)} layers are 4-bit at {each:.2f} bytes a weight, "
+            f"computing in {computes}",
         )  # fmt: skip
 
 
@@ -104,7 +108,8 @@ def _layers(model: nn.Module) -> list[Any]:
 
 def _wraps_four_bit(module: Any) -> bool:
     """A sharded layer changes its class; its weight still knows how it was packed."""
-    return hasattr(module, "compute_dtype") and getattr(getattr(module, "weight", None), "quant_state", None) is not None
+    weight = getattr(module, "weight", None)
+    return hasattr(module, "compute_dtype") and getattr(weight, "quant_state", None) is not None
 
 
 def _stored_bytes(layer: Any) -> int:

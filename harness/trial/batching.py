@@ -1,9 +1,9 @@
 """How samples become a batch. Every function takes (stream, settings, random) and returns a `Batch` on the CPU.
 
-`fixed` cuts the corpus anywhere, so that no token is padding. The others keep documents whole (cut at the sequence length):
-`padded` fills each up to the longest of the batch; `packed` lays them end to end in rows of full length, with positions
-that start anew and no attention across; `token-budget` takes documents until their unpadded tokens reach the budget of
-batch size times length and then pads them, as D3 does.
+`fixed` cuts the corpus anywhere, so that no token is padding. The others keep documents whole (cut at the sequence
+length): `padded` fills each up to the longest of the batch; `packed` lays them end to end in rows of full length, with
+positions that start anew and no attention across; `token-budget` takes documents until their unpadded tokens reach the
+budget of batch size times length and then pads them, as D3 does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class LoaderSettings:
 
     @classmethod
     def of(cls, settings: Mapping[str, Setting]) -> LoaderSettings:
-        names = ("batching", "sequence_length", "batch_size", "stream", "workers", "prefetch", "pin_memory", "persistent", "start")
+        names = (
+            "batching", "sequence_length", "batch_size", "stream", "workers", "prefetch", "pin_memory", "persistent",
+            "start",
+        )  # fmt: skip
         cost = float(settings["cost_per_sample_ms"]) / 1e3
         return cls(**{name: settings[name] for name in names}, cost_per_sample_seconds=cost)  # type: ignore[arg-type]
 
@@ -105,7 +108,8 @@ def _pad(documents: list[Tokens]) -> Batch:
         ids[row, : len(document)] = document
         mask[row, : len(document)] = 1
     labels = np.where(mask == 1, ids, IGNORED)
-    return {name: torch.from_numpy(part) for name, part in (("input_ids", ids), ("labels", labels), ("attention_mask", mask))}
+    parts = {"input_ids": ids, "labels": labels, "attention_mask": mask}
+    return {name: torch.from_numpy(part) for name, part in parts.items()}
 
 
 BATCHINGS: Mapping[str, Callable[[Any, LoaderSettings, np.random.Generator], Batch]] = {

@@ -1,12 +1,13 @@
 """Time inside the window: marks on a timeline, read only after it has ended.
 
 On a GPU a mark is a CUDA event on the stream that does the work: recording one neither waits nor synchronises, and the
-time between two is the device's own. On a CPU a mark is the host's clock. Each mark closes the stretch since the last one
-and gives it a name.
+time between two is the device's own. On a CPU a mark is the host's clock. Each mark closes the stretch since the last
+one and gives it a name.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-#: Name of the mark that begins a step. What lies between the last mark of a step and the next `STEP` counts as `between`.
+#: Name of the mark that begins a step. What lies between a step's last mark and the next `STEP` counts as `between`.
 STEP = "step"
 BETWEEN = "between"
 
@@ -66,7 +67,7 @@ class CudaClock:
         return event
 
     def seconds(self, start: torch.cuda.Event, end: torch.cuda.Event) -> float:
-        return start.elapsed_time(end) / 1e3
+        return float(start.elapsed_time(end)) / 1e3
 
     def settle(self) -> None:
         torch.cuda.synchronize(self._device)
@@ -105,10 +106,10 @@ class Timeline:
         if count < 1:
             raise ValueError("a timeline needs at least one whole step")
         totals: defaultdict[str, float] = defaultdict(float)
-        for (_, before), (name, after) in zip(self._marks, self._marks[1:], strict=False):
+        for (_, before), (name, after) in itertools.pairwise(self._marks):
             totals[BETWEEN if name == STEP else name] += self.clock.seconds(before, after)
         return Times(
-            step_seconds=[self.clock.seconds(a, b) for a, b in zip(steps, steps[1:], strict=False)],
+            step_seconds=[self.clock.seconds(a, b) for a, b in itertools.pairwise(steps)],
             window_seconds=self.clock.seconds(steps[0], steps[-1]),
             phases={name: total / count for name, total in totals.items()},
         )

@@ -87,7 +87,9 @@ def check_data(data: str, base: Path | None = None) -> None:
         return
     path = (base / data) if base else Path(data)
     if not path.is_file():
-        raise WorkloadError(f"data {data!r}: there is no such file; give {', '.join(BUILT_IN)} or a path to text, JSONL or parquet")
+        raise WorkloadError(
+            f"data {data!r}: there is no such file; give {', '.join(BUILT_IN)} or a path to text, JSONL or parquet"
+        )
     if not os.access(path, os.R_OK):
         raise WorkloadError(f"data {data!r}: the file cannot be read; check its permissions")
 
@@ -110,7 +112,9 @@ def _write(data: str, vocabulary: int, folder: Path) -> None:
         raise WorkloadError(f"data {data!r}: no text in it; give a file with at least one document")
     tokenise, name, size = _tokeniser(data, texts, folder)
     if size > vocabulary:
-        raise WorkloadError(f"data {data!r} has {size} tokens but the model's vocabulary holds {vocabulary}; use `stdlib` (bytes)")
+        raise WorkloadError(
+            f"data {data!r} has {size} tokens but the model's vocabulary holds {vocabulary}; use `stdlib` (bytes)"
+        )
     _write_tokens(folder, data, name, size, ((json.dumps({"text": text}), tokenise(text)) for text in texts))
 
 
@@ -138,7 +142,7 @@ def _synthetic(vocabulary: int) -> Iterator[tuple[str, list[int]]]:
     random = np.random.default_rng(20260101)
     left = SYNTHETIC_TOKENS
     while left > 0:
-        length = int(min(left, random.integers(64, 1024)))
+        length = min(left, int(random.integers(64, 1024)))
         ids = random.integers(0, vocabulary, length).tolist()
         yield json.dumps({"tokens": ids}), ids
         left -= length
@@ -156,7 +160,9 @@ def _trained_bpe(texts: list[str]) -> Any:
     try:
         from tokenizers import ByteLevelBPETokenizer
     except ImportError:
-        raise WorkloadError("data 'stdlib-bpe' needs the package tokenizers; pip install tokenizers, or use `stdlib`") from None
+        raise WorkloadError(
+            "data 'stdlib-bpe' needs the package tokenizers; pip install tokenizers, or use `stdlib`"
+        ) from None
     bpe = ByteLevelBPETokenizer()
     bpe.train_from_iterator(texts[: 1 << 13], vocab_size=BPE_VOCABULARY, show_progress=False)
     return bpe
@@ -172,7 +178,9 @@ def _documents(data: str) -> Iterator[str]:
     try:
         yield from _up_to_size(readers.get(path.suffix, _plain_text)(path))
     except UnicodeDecodeError as error:
-        raise WorkloadError(f"data {data!r}: not UTF-8 text ({error.reason} at byte {error.start}); convert the file") from None
+        raise WorkloadError(
+            f"data {data!r}: not UTF-8 text ({error.reason} at byte {error.start}); convert the file"
+        ) from None
 
 
 def _standard_library() -> Iterator[str]:
@@ -222,13 +230,15 @@ def _json_lines(path: Path) -> Iterator[str]:
                 content = json.loads(line)
                 text = content["text"]
             except (ValueError, KeyError, TypeError):
-                raise WorkloadError(f'{path}:{number}: not a JSON object with a "text"; mend or remove the line') from None
+                raise WorkloadError(
+                    f'{path}:{number}: not a JSON object with a "text"; mend or remove the line'
+                ) from None
             yield str(text)
 
 
 def _parquet(path: Path) -> Iterator[str]:
     try:
-        import pyarrow.parquet as parquet
+        from pyarrow import parquet
     except ImportError:
         raise WorkloadError("parquet data needs the package pyarrow; pip install pyarrow") from None
     file = parquet.ParquetFile(path)

@@ -24,7 +24,7 @@ from harness.trial.streams import STREAMS
 class Samples(Dataset[Any]):
     """One item is one batch, so that batching rules that look at several documents fit the same loader.
 
-    Item `i` of rank `r` depends on seed, `i` and `r` alone: whatever the stream or the number of workers, it is the same.
+    Item `i` of rank `r` depends on seed, `i` and `r` alone: it is the same whatever the stream or number of workers.
     """
 
     def __init__(self, folder: Path, settings: LoaderSettings, *, seed: int, rank: int, batches: int) -> None:

@@ -4,7 +4,8 @@ D3 (`estimate_memory_usage`): GB = params·bytes·(1 + 1 + 2) + batch·length·p
 gradients and two optimizer states in the same precision, and an activation term that knows no model.
 
 Published (Korthikanti et al., arXiv 2205.05198, table 2): a layer keeps 34·s·b·h bytes of 16-bit activations, and
-5·a·s²·b where attention writes its matrices out; recomputed whole, it keeps its input, 2·s·b·h. Logits in fp32 come on top.
+5·a·s²·b where attention writes its matrices out; recomputed whole, it keeps its input, 2·s·b·h. Logits in fp32 come on
+top.
 """
 
 from __future__ import annotations

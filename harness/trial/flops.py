@@ -1,9 +1,10 @@
 """Floating-point operations of one training step, worked out from the shape.
 
 Conventions (PaLM, arXiv 2204.02311, appendix B, with causal attention counted as half of the square):
-a weight of a matrix product costs 2 operations a token forward and 4 backward (2 for the input's gradient, 2 for its own);
-the output head counts, embedding look-ups, positions and norms do not; attention costs 2·2·T·H·Q a token and layer forward
-over T keys, half of it under a causal mask, and twice that backward. Frozen weights have no gradient of their own.
+a weight of a matrix product costs 2 operations a token forward and 4 backward (2 for the input's gradient, 2 for its
+own); the output head counts, embedding look-ups, positions and norms do not; attention costs 2·2·T·H·Q a token and
+layer forward over T keys, half of it under a causal mask, and twice that backward. Frozen weights have no gradient of
+their own.
 Model FLOPs are what training needs; hardware FLOPs add what the technique makes the device do again (recomputation).
 """
 
@@ -61,13 +62,13 @@ def count_weights(model: nn.Module, head: nn.Module | None) -> Weights:
     for module in model.modules():
         size = _matrix_size(module)
         if size:
-            trained = module.weight.requires_grad  # type: ignore[union-attr]
+            trained = module.weight.requires_grad
             counts[f"{'trained' if trained else 'frozen'}_{'head' if module is head else 'in_blocks'}"] += size
     return Weights(**counts)
 
 
 def logical_size(parameter: Any) -> int:
-    """Elements that a parameter stands for: packed 4-bit weights hold two in a byte, ZeRO-3 shards keep the whole's size."""
+    """Elements that a parameter stands for: packed 4-bit weights hold two in a byte, ZeRO-3 keeps the whole's size."""
     state = getattr(parameter, "quant_state", None)
     if state is not None:
         return int(state.shape.numel())

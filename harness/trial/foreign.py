@@ -154,9 +154,7 @@ def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
     if "sequence_length" in own.named and not length / 2 < tokens <= length:
         faults.append(f"a sample holds {tokens:g} tokens, not sequence_length={length}")
     reason = "; ".join(faults) + ": build must read it in settings" if faults else ""
-    return Evidence(
-        holds=not faults, word=f"{samples:g} samples of {tokens:g} tokens", facts=facts, reason=reason
-    )
+    return Evidence(holds=not faults, word=f"{samples:g} samples of {tokens:g} tokens", facts=facts, reason=reason)
 
 
 def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:

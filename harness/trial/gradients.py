@@ -78,7 +78,7 @@ def compare(run: TrainingRun, mine: Gradient, folder: Path) -> dict[str, Any]:
 def first_batches(run: TrainingRun, folder: Path) -> list[Batch]:
     """The micro-batches of the first step, of all ranks: they depend on the seed alone."""
     settings = run.loader_settings()
-    found = []
+    found: list[Batch] = []
     for rank in range(run.ranks.world_size):
         samples = Samples(folder, settings, seed=run.spec.seed, rank=rank, batches=run.accumulation)
         found.extend(samples[index] for index in range(run.accumulation))
@@ -86,7 +86,7 @@ def first_batches(run: TrainingRun, folder: Path) -> list[Batch]:
 
 
 def relative_error(mine: Gradient, reference: Gradient) -> float:
-    """‖mine − reference‖ ÷ ‖reference‖ over all parameters, on the reference's device; a missing gradient counts as zero."""
+    """‖mine − reference‖ ÷ ‖reference‖ over all parameters, on the reference's device; a missing one counts as zero."""
     difference = norm = 0.0
     for name, wanted in reference.items():
         got = mine.get(name)
@@ -99,8 +99,11 @@ def relative_error(mine: Gradient, reference: Gradient) -> float:
 def _gradient(
     run: TrainingRun, batches: list[Batch], *, dtype: torch.dtype, contexts: Iterable[Any], scale: float = 1.0
 ) -> Gradient:
-    """The gradient of the mean loss over `batches`, in fp32 on the device. A batch at a time, or where eager attention's
-    squares do not fit in memory a row at a time, summed in fp32 so that the order of summing costs no precision."""
+    """The gradient of the mean loss over `batches`, in fp32 on the device.
+
+    A batch at a time, or where eager attention's squares do not fit in memory a row at a time, summed in fp32 so that
+    the order of summing costs no precision.
+    """
     model = make_model(run.config, attention="eager", dtype=dtype, device=run.device, seed=run.spec.seed)
     if int(run.spec.settings["sequence_length"]) > LONG:
         enable_checkpointing(model, reentrant=False)

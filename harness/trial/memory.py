@@ -106,4 +106,4 @@ class SavedActivations:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._hooks.__exit__(*exception)  # type: ignore[arg-type]
+        self._hooks.__exit__(*exception)

@@ -41,15 +41,15 @@ def make_model(config: Any, *, attention: str | None, dtype: torch.dtype, device
     torch.manual_seed(seed)
     with torch.device(device):
         model: nn.Module = AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
-    # Said outright: where transformers must guess, it warns at the first loss, and that warning breaks a compiled graph.
-    model.loss_type = "ForCausalLM"  # type: ignore[assignment]
+    # Said outright: where transformers must guess, it warns at the first loss, and the warning breaks a compiled graph.
+    model.loss_type = "ForCausalLM"
     return model.to(dtype).train()
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """The model's repeated blocks (the layers that checkpointing wraps), found as its longest list of modules."""
-    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    return list(max(lists, key=len)) if lists else []
+    lists = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
+    return max(lists, key=len, default=[])
 
 
 def head_of(model: nn.Module) -> nn.Module | None:

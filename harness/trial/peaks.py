@@ -1,5 +1,7 @@
-"""Dense peak rates of devices, by name and data type, each with its source. An unknown device has no peak: MFU is then
-null, never a guess. Sparse figures of data sheets are halved; TF32 and BF16 are the tensor cores' with FP32 accumulation.
+"""Dense peak rates of devices, by name and data type, each with its source.
+
+An unknown device has no peak: MFU is then null, never a guess. Sparse figures of data sheets are halved; TF32 and BF16
+are the tensor cores' with FP32 accumulation.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class Ranks:
     @classmethod
     def from_environment(cls) -> Ranks:
         """As torchrun and the launcher set it; one process where nothing is set."""
-        read = {name: int(os.environ.get(name.upper(), default)) for name, default in (("rank", 0), ("local_rank", 0), ("world_size", 1))}
-        return cls(**read)
+        read = {"rank": 0, "local_rank": 0, "world_size": 1}
+        return cls(**{name: int(os.environ.get(name.upper(), default)) for name, default in read.items()})
 
 
 def processes_of(settings: Mapping[str, Setting]) -> int:
@@ -37,8 +37,8 @@ def processes_of(settings: Mapping[str, Setting]) -> int:
 
 def needs_group(settings: Mapping[str, Setting]) -> bool:
     """Whether the processes must be connected: several of them, or an engine that wants a group of one."""
-    return processes_of(settings) > 1 or settings.get("zero", "off") != "off" or settings.get("precision") == "ds-bf16" \
-        or settings.get("parallel") in ("ddp", "fsdp", "pipeline")  # fmt: skip
+    engine = settings.get("zero", "off") != "off" or settings.get("precision") == "ds-bf16"
+    return engine or processes_of(settings) > 1 or settings.get("parallel") in ("ddp", "fsdp", "pipeline")
 
 
 def connect(ranks: Ranks, device: Any) -> None:

@@ -1,14 +1,14 @@
-"""The built-in models as shapes: no weights, no downloads. Sizes are those of the published configurations named beside each."""
+"""The built-in models as shapes: no weights, no downloads. Sizes are those of the configurations named beside each."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.errors import WorkloadError, suggestion
+from harness.experiment.workloads import read_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +19,8 @@ class Shape:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Dropout is 0 everywhere: the loss of a cell is compared with its baseline's step by step, and a random mask that depends
-# on the kernel's own random numbers would hide a real difference.
+# Dropout is 0 everywhere: the loss of a cell is compared with its baseline's step by step, and a random mask that
+# depends on the kernel's own random numbers would hide a real difference.
 _GPT2 = {"vocab_size": 50257, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 
 SHAPES: Mapping[str, Shape] = {
@@ -34,12 +34,14 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "tiny-gpt2": Shape(
         model_type="gpt2",
-        values={**_GPT2, "vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0},
+        values={
+            **_GPT2, "vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0,
+        },
     ),
     # openai-community/gpt2 and gpt2-medium
     "gpt2-124m": Shape(model_type="gpt2", values={**_GPT2, "n_embd": 768, "n_layer": 12, "n_head": 12}),
-    # The same with its vocabulary padded to a multiple of 64, as training scripts do: with 50257 columns the head's products
-    # miss the tensor cores' fast kernels (on an H100 in bf16 a third of the step's time).
+    # The same with its vocabulary padded to a multiple of 64, as training scripts do: with 50257 columns the head's
+    # products miss the tensor cores' fast kernels (on an H100 in bf16 a third of the step's time).
     "gpt2-124m-padded": Shape(
         model_type="gpt2", values={**_GPT2, "vocab_size": 50304, "n_embd": 768, "n_layer": 12, "n_head": 12}
     ),
@@ -75,18 +77,9 @@ def read_shape(model: str) -> Shape:
     path = path / "config.json" if path.is_dir() else path
     if path.suffix != ".json":
         raise WorkloadError(f"unknown model {model!r}{suggestion(model, SHAPES)}, or give the path of a config.json")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise WorkloadError(f"model {model!r}: there is no file {path}; give the path of a config.json") from None
-    except (OSError, ValueError) as error:
-        raise WorkloadError(f"model {model!r}: {path} cannot be read as JSON ({error}); mend the file") from None
-    return _checked(values, path)
-
-
-def _checked(values: object, path: Path) -> Shape:
-    if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
-        raise WorkloadError(f"{path}: no `model_type`; it must be a transformers configuration (a JSON object)")
-    if values.get("auto_map"):
-        raise WorkloadError(f"{path}: `auto_map` names code to run, which is never done; use a model built into transformers")
+    if not path.is_file():
+        raise WorkloadError(f"model {model!r}: there is no file {path}; give the path of a config.json")
+    values, problem = read_config(path)
+    if problem is not None:
+        raise WorkloadError(f"model {model!r}: {path}: {problem}")
     return Shape(model_type=values["model_type"], values={k: v for k, v in values.items() if k != "model_type"})

@@ -66,7 +66,7 @@ class TrialResult:
     warnings: list[str] = field(default_factory=list)
     ranks: list[dict[str, Any]] = field(default_factory=list)
     window: tuple[float, float] | None = None
-    """`time.monotonic()` at the first and the last synchronise: the parent reads the device's meters between the two."""
+    """`time.monotonic()` at the first and last synchronise: the parent reads the device's meters between the two."""
 
     def write(self, path: Path) -> None:
         write_json(path, asdict(self))

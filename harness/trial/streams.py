@@ -1,4 +1,4 @@
-"""Where a sample's tokens come from. Every stream gives the same tokens for the same positions; they differ in what it costs."""
+"""Where a sample's tokens come from. Every stream gives the same tokens for the same positions, at another cost."""
 
 from __future__ import annotations
 

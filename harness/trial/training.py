@@ -1,9 +1,9 @@
 """A training trial, from nothing to a result. `TrainingRun` is what techniques work on; `run_training` is the trial.
 
-    prepare   ranks, device; process-wide techniques (PROCESS); model, data; MODEL, PARALLEL, COMPILE; optimizer; STEP
-    warm up   untimed steps: losses, gradient norms, bytes of model state, compilation
-    window    timed steps: marks only
-    after     peaks, figures; one step under the profiler; each technique's evidence; the gradient check
+prepare   ranks, device; process-wide techniques (PROCESS); model, data; MODEL, PARALLEL, COMPILE; optimizer; STEP
+warm up   untimed steps: losses, gradient norms, bytes of model state, compilation
+window    timed steps: marks only
+after     peaks, figures; one step under the profiler; each technique's evidence; the gradient check
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WEIGHT_DECAY = 0.01
 
 
 class TrainingRun:
-    """Everything about one trial that a technique may look at or change. Attributes are filled in the order of `Stage`."""
+    """Everything about one trial that a technique may look at or change, filled in the order of `Stage`."""
 
     def __init__(self, spec: TrialSpec, ranks: Ranks, environment: Environment) -> None:
         self.spec = spec
@@ -54,7 +54,13 @@ class TrainingRun:
         self.device = torch.device(spec.device, ranks.local_rank) if spec.device == "cuda" else torch.device("cpu")
         self.held = ExitStack()
         """Contexts entered before the first call and held to the end (the choice of an attention kernel)."""
-        # PROCESS
+        self._start_process_stage()
+        self._start_model_stage()
+        self._start_step()
+        self._start_loop()
+
+    def _start_process_stage(self) -> None:
+        """What techniques of `Stage.PROCESS` set."""
         self.parameter_dtype = torch.float32
         self.attention: str | None = "sdpa"
         """transformers' word for the attention implementation; None: what it chooses itself."""
@@ -64,7 +70,9 @@ class TrainingRun:
         """A GradScaler, for fp16."""
         self.prepare_batch: Callable[[Batch], Batch] = lambda batch: batch
         """Applied to a batch on the device before the model sees it."""
-        # MODEL and later
+
+    def _start_model_stage(self) -> None:
+        """What is there from `Stage.MODEL` on."""
         self.own: OwnStep | None = None
         """A user's own step, where the workload is one: `config` may then be None, and settings that the question does
         not name are the user's."""
@@ -76,7 +84,7 @@ class TrainingRun:
         """Weights of matrix products of the whole model, also where this rank will hold a part of it only."""
         self.parameter_counts: dict[str, int] = {}
         """`total` and `trainable` of the whole model, by logical size."""
-        self.accumulation = int(spec.settings["accumulation"])
+        self.accumulation = int(self.spec.settings["accumulation"])
         self.last_micro_step = True
         """False in all but the last micro-batch of a step (data parallel gradients are exchanged only then)."""
         self.call: Callable[..., Any] = lambda **_: None
@@ -86,7 +94,9 @@ class TrainingRun:
         self.make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] = self._adamw
         self.optimizer_options: dict[str, Any] = {}
         self.optimizer: Any = None
-        # the parts of a step that an engine may take over
+
+    def _start_step(self) -> None:
+        """The parts of a step, which an engine may take over, and the hooks around it."""
         self.micro_step: Callable[[Batch], torch.Tensor] = self._micro_step
         self.backward: Callable[[torch.Tensor], None] = self._backward
         self.update: Callable[[], None] = self._update
@@ -99,8 +109,11 @@ class TrainingRun:
         self.copy: Callable[[Batch], Batch] = self._copy
         self.wrap_batches: Callable[[Iterator[Batch]], Iterator[Batch]] = lambda batches: batches
         """Around the loader's iterator (copying ahead on a side stream)."""
-        # several devices: what a way of dividing the work changes about this rank
-        self.data_rank = ranks.rank
+        self._start_division()
+
+    def _start_division(self) -> None:
+        """Several devices: what a way of dividing the work changes about this rank."""
+        self.data_rank = self.ranks.rank
         """Whose samples this rank sees: its own, or another's where ranks share a batch (stages of a pipeline)."""
         self.devices_fed = 1
         """Devices whose batches this process loads (DataParallel feeds several)."""
@@ -122,7 +135,9 @@ class TrainingRun:
         """Notes of techniques to their own `evidence`."""
         self.profile: Profile | None = None
         """One step after the window; there when `evidence` is asked."""
-        # the loop
+
+    def _start_loop(self) -> None:
+        """The loader, the timeline and the counters."""
         self.sizes: Callable[[Batch], Sizes] = sizes_of
         """What counts as tokens and samples in a batch."""
         self.loader: Any = None
@@ -197,7 +212,8 @@ class TrainingRun:
         self.optimizer.zero_grad(set_to_none=True)
 
     def _copy(self, batch: Batch) -> Batch:
-        return {name: part.to(self.device, non_blocking=bool(self.cell["non_blocking"])) for name, part in batch.items()}
+        at_once = bool(self.cell["non_blocking"])
+        return {name: part.to(self.device, non_blocking=at_once) for name, part in batch.items()}
 
     def _count(self, batch: Batch) -> None:
         tokens, samples, useful = self.sizes(batch)

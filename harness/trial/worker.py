@@ -1,7 +1,7 @@
 """One process of a trial, from its spec to its result. Forked from the zygote, or started alone:
 
-    python -m harness.trial.worker SPEC
-    torchrun --nproc-per-node 2 -m harness.trial.worker SPEC
+python -m harness.trial.worker SPEC
+torchrun --nproc-per-node 2 -m harness.trial.worker SPEC
 """
 
 from __future__ import annotations

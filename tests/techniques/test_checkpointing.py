@@ -34,9 +34,7 @@ def test_losses_do_not_change(run_trial: Run) -> None:
 
 
 def test_fewer_activations_are_kept(run_trial: Run) -> None:
-    off, full = (
-        run_trial(checkpointing=each).measured["model_state_bytes"]["activations"] for each in ("off", "full")
-    )
+    off, full = (run_trial(checkpointing=each).measured["model_state_bytes"]["activations"] for each in ("off", "full"))
     assert full < off / 2
 
 

@@ -46,9 +46,7 @@ def test_cpu_percent_holds_every_step_for_a_second(run_trial: Run) -> None:
 
 
 @pytest.mark.parametrize("setting", ["phases-synchronised", "item", "gradient-norms", "flops-profile", "tensorboard"])
-def test_a_monitor_that_is_never_called_is_inert(
-    run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_monitor_that_is_never_called_is_inert(run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitors.WATCHES[setting], "attach", lambda _: None)
     result = run_trial(monitor=setting)
     assert result.outcome is Outcome.INERT

@@ -37,9 +37,7 @@ def test_the_type_inside_is_the_one_asked_for(run_trial: Run, setting: str, inne
 
 
 @pytest.mark.parametrize("setting", ["amp-bf16", "bf16"])
-def test_a_flag_that_changes_nothing_is_inert(
-    run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flag_that_changes_nothing_is_inert(run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Precision, "apply", lambda *_: None)
     result = run_trial(precision=setting)
     assert result.outcome is Outcome.INERT

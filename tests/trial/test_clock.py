@@ -20,7 +20,7 @@ def timeline_of(readings: list[tuple[str, float]]) -> object:
 
 
 def test_fifty_steps_of_known_length_are_a_ratio_of_totals() -> None:
-    # a step of 0.5 s and a pause of 0.1 s after it: 50 steps last 50 * 0.6 s, and 50 * 1000 tokens run at 1000 / 0.6 a second
+    # a step of 0.5 s and a pause of 0.1 s after it: 50 steps last 30 s, and 50 * 1000 tokens run at 1000 / 0.6 a second
     readings = []
     for number in range(50):
         start = number * 0.6
@@ -45,7 +45,15 @@ def test_uneven_steps_give_the_mean_rate_not_the_mean_of_rates() -> None:
 
 def test_micro_batches_add_up_within_their_phase() -> None:
     times = timeline_of(
-        [("step", 0.0), ("forward", 1.0), ("backward", 3.0), ("forward", 4.0), ("backward", 6.0), ("optimizer", 7.0), ("step", 7.0)]
+        [
+            ("step", 0.0),
+            ("forward", 1.0),
+            ("backward", 3.0),
+            ("forward", 4.0),
+            ("backward", 6.0),
+            ("optimizer", 7.0),
+            ("step", 7.0),
+        ]
     )
     assert times.phases == pytest.approx({"forward": 2.0, "backward": 4.0, "optimizer": 1.0, "between": 0.0})
 

@@ -36,7 +36,9 @@ def count(model: str, length: int) -> tuple[Weights, Attention, float]:
     return count_weights(built, head_of(built)), attention_of(config, length), counter.get_total_flops() / length
 
 
-@pytest.mark.parametrize(("model", "blocks", "head"), [("gpt2-124m", GPT2_BLOCKS, GPT2_HEAD), ("llama-1b", LLAMA_BLOCKS, LLAMA_HEAD)])
+@pytest.mark.parametrize(
+    ("model", "blocks", "head"), [("gpt2-124m", GPT2_BLOCKS, GPT2_HEAD), ("llama-1b", LLAMA_BLOCKS, LLAMA_HEAD)]
+)
 def test_flops_agree_with_hand_and_counter(model: str, blocks: int, head: int) -> None:
     length = 1024
     weights, attention, counted = count(model, length)

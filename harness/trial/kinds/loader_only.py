@@ -60,9 +60,7 @@ def open_loader(trial: TrainingRun) -> float:
     spec = trial.spec
     trial.config = make_config(spec.model, int(spec.settings["sequence_length"]))
     folder = prepare(spec.data, int(trial.config.vocab_size), Path(spec.data_directory))
-    trial.loader = make_loader(
-        folder, trial.loader_settings(), seed=spec.seed, rank=trial.data_rank, batches=_ENDLESS
-    )
+    trial.loader = make_loader(folder, trial.loader_settings(), seed=spec.seed, rank=trial.data_rank, batches=_ENDLESS)
     start = time.perf_counter()
     trial.loader_iterator = trial.batches = iter(trial.loader)
     first = next(trial.batches)

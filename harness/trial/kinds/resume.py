@@ -109,9 +109,12 @@ def trials_in(store: Path) -> int:
 def _started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """claimbench in `folder`; its words go to a file there."""
     command = [sys.executable, "-m", "harness.cli", *arguments]
-    with (folder / _LOG).open("ab") as log, subprocess.Popen(
-        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-    ) as process:
+    with (
+        (folder / _LOG).open("ab") as log,
+        subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        ) as process,
+    ):
         yield process
 
 

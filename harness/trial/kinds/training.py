@@ -107,7 +107,7 @@ def _mean_losses(everyone: list[dict[str, Any]]) -> list[float]:
 
 
 def _state_per_parameter(trial: TrainingRun, everyone: list[dict[str, Any]]) -> dict[str, float]:
-    """Bytes of model state per parameter of the whole model on the fullest rank, before and after the optimizer's step."""
+    """Bytes of model state per parameter of the whole model on the fullest rank, before and after the step."""
     moments = {"bytes_per_parameter": "before_step", "bytes_per_parameter_after_step": "after_step"}
     states = [each["model_state_bytes"] for each in everyone]
     return {
@@ -229,7 +229,8 @@ def _arithmetic(trial: TrainingRun, tokens_per_second: float, result: TrialResul
     result.measured["hfu"] = tokens_per_second * hardware / peak.value
     if result.measured["mfu"] > 1:
         result.outcome = Outcome.INVALID
-        result.reason = f"MFU {result.measured['mfu']:.2f} is above 1: the peak on file for {name} ({peak.dtype}) cannot be right"
+        mfu = result.measured["mfu"]
+        result.reason = f"MFU {mfu:.2f} is above 1: the peak on file for {name} ({peak.dtype}) cannot be right"
 
 
 def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
@@ -238,7 +239,8 @@ def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -
     if compiled.get("graphs") or compiled.get("frames"):
         result.outcome = Outcome.INVALID
         result.reason = (
-            f"{compiled['graphs']} graphs were compiled inside the window; raise warmup_steps (it is {trial.spec.warmup_steps})"
+            f"{compiled['graphs']} graphs were compiled inside the window; "
+            f"raise warmup_steps (it is {trial.spec.warmup_steps})"
         )
     if trial.spec.warmup_steps == 0 and trial.cell["compile"] == "off":
         result.warnings.append("no warm-up steps: the first step's start-up costs lie inside the window")
