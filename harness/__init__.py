@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harness.judgement.judged import Judgement
     from harness.results.collect import Options
     from harness.results.events import OnEvent, Summary
+    from harness.results.launchers import Launcher
     from harness.results.record import Record
 
 __all__ = ["judge", "load", "machine", "plan", "read", "read_matrix", "render", "run"]
@@ -72,6 +73,7 @@ def plan(
     rounds: int | None = None,
     scale: Scale = "auto",
     environment: Environment | None = None,
+    on_paper: bool = False,
 ) -> Plan:
     """Every trial of a matrix in the order in which it will run, with the reason where one cannot run here.
 
@@ -81,6 +83,7 @@ def plan(
         rounds: in place of the rounds that the matrix states.
         scale: `full`, `smoke`, or `auto`: full where there is a GPU.
         environment: the machine to plan for; None: this one.
+        on_paper: for a machine of which nothing is known: every cell is taken to run there.
 
     Raises:
         MatrixError: the matrix is wrong, with file, line, column and a suggestion.
@@ -93,7 +96,7 @@ def plan(
     if rounds is not None:
         asked = asked.with_rounds(rounds)
     chosen = scale if scale != "auto" else "full" if here.has_gpu else "smoke"
-    return make_plan(asked, lambda cell, kind: refusal(here, cell, kind), chosen, rounds=rounds)
+    return make_plan(asked, lambda cell, kind: None if on_paper else refusal(here, cell, kind), chosen, rounds=rounds)
 
 
 def run(
@@ -102,6 +105,7 @@ def run(
     *,
     environment: Environment | None = None,
     isolation: Literal["zygote", "spawn"] = "zygote",
+    launcher: Launcher | None = None,
     options: Options | None = None,
     on_event: OnEvent = lambda event: None,
     arguments: Sequence[str] = (),
@@ -113,6 +117,8 @@ def run(
         store: the SQLite file; made if it is not there.
         environment: the machine the plan was made for; None: this one.
         isolation: `zygote` forks trials from a process that has imported torch; `spawn` starts an interpreter each.
+        launcher: where trials run (`harness.results.launchers`), in place of `environment` and `isolation`; None: one
+            at a time on this machine.
         options: budget, limits and retries.
         on_event: told of everything that happens (`harness.results.events`).
         arguments: the command line, kept in the store.
@@ -122,20 +128,19 @@ def run(
         LaunchError: no trial process can be started.
         StoreError: the store cannot be written, or another run holds it.
     """
-    from dataclasses import replace
-
-    from harness.results.collect import Options, fill, local_launcher
+    from harness.results.collect import Options, fill_by
+    from harness.results.launchers import ThisMachine
     from harness.results.store import Store
-    from harness.trial.nvml import meters
 
-    here = environment or machine()
+    chosen = launcher or ThisMachine(environment=environment or machine(), isolation=isolation)
+    plan, how = chosen.prepared(plan), options or Options()
     text = Path(plan.matrix_file).read_text(encoding="utf-8")
-    with Store.open(store, writable=True) as kept, local_launcher(plan, here, isolation=isolation) as launcher:
+    with Store.open(store, writable=True) as kept, chosen.carrier(plan, kept, how) as carrier:
         number = kept.begin_run(
             arguments=arguments, matrix_hash=plan.matrix_hash, matrix_text=text, version=__version__
         )
-        chosen = replace(options or Options(), meters=meters(device.uuid for device in here.devices))
-        summary = fill(kept, plan, launcher, here, options=chosen, on_event=on_event)
+        here = chosen.machine(kept.path)
+        summary = fill_by(carrier, kept, plan, here, options=how, on_event=on_event)
         kept.finish_run(number)
     return summary
 

@@ -6,7 +6,6 @@ got slower (`compare`), 2 the user or the machine (one line on standard error), 
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from typing import Annotated
 import typer
 
 import harness
-from harness import options
+from harness import options, running
 from harness.errors import ClaimbenchError
 
 app = typer.Typer(
@@ -27,68 +26,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich would cost a quarter of the time that --help may take
 )
 
-INTERRUPTED = 130
-
-
-@app.command()
-def run(
-    *,
-    matrix: options.Matrix = options.MATRIX,
-    store: options.Store = options.STORE,
-    study: options.Study = None,
-    rounds: options.Rounds = None,
-    scale: options.Scale = "auto",
-    device: options.Device = "auto",
-    isolation: options.Isolation = "zygote",
-    time_budget: options.TimeBudget = None,
-    wall_limit: options.WallLimit = None,
-    retry: options.Retry = "",
-    retries: options.Retries = 0,
-    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
-    claims: options.Claims = None,
-) -> None:
-    """Run what the store lacks of a matrix, then write the report."""
-    from harness.report.progress import progress
-    from harness.report.terminal import console
-    from harness.results.collect import Options
-    from harness.trial.outcome import Outcome
-
-    here = harness.machine(device)
-    planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
-    how = Options(
-        time_budget_seconds=time_budget, wall_limit_seconds=wall_limit, retries=retries,
-        retry=frozenset(Outcome(word) for word in retry.split(",") if word),
-    )  # fmt: skip
-    with progress(console()) as on_event:
-        summary = harness.run(
-            planned, store, environment=here, isolation=isolation, options=how, on_event=on_event,
-            arguments=sys.argv[1:],
-        )  # fmt: skip
-    typer.echo(str(summary))
-    if report:
-        typer.echo(f"report: {harness.render([store], claims=claims)}")
-    if summary.interrupted:
-        again = shlex.join(["claimbench", *sys.argv[1:]])
-        typer.echo(f"stopped; what ran is kept in {store}. To go on: {again}", err=True)
-        raise typer.Exit(INTERRUPTED)
-
-
-@app.command()
-def plan(
-    *,
-    matrix: options.Matrix = options.MATRIX,
-    study: options.Study = None,
-    rounds: options.Rounds = None,
-    scale: options.Scale = "auto",
-    device: options.Device = "auto",
-    trials: Annotated[bool, typer.Option("--trials", help="Each trial in its order, instead of each cell.")] = False,
-) -> None:
-    """Show every cell of a matrix, and why one cannot run here."""
-    from harness.report.terminal import plan_lines, trial_lines, write_lines
-
-    here = harness.machine(device)
-    planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
-    write_lines((trial_lines if trials else plan_lines)(planned))
+app.command()(running.run)
+app.command()(running.plan)
 
 
 @app.command()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -42,6 +45,45 @@ def outcomes(text: str) -> str:
     return text
 
 
+def gpu_numbers(text: str) -> str:
+    """`0,1,2,3`, or `all`."""
+    words = text.split(",")
+    if text != "all" and (not all(word.isdigit() for word in words) or len(set(words)) < len(words)):
+        raise typer.BadParameter(f"{text!r} names no GPUs; write 0,1,2,3 or all")
+    return text
+
+
+def slurm_minutes(text: str) -> int:
+    """Slurm's own ways to write a time (`02:00:00`, `1-12`, minutes), or `2h`, `90m`; whole minutes, rounded up."""
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    try:
+        if not dash and len(parts) == 1 and text[-1:] in ("h", "m", "s"):
+            return max(1, math.ceil(seconds(text) / 60))
+        numbers = [int(each) for each in parts]
+        units = (60, 1, 1 / 60) if dash or len(parts) == 3 else (1, 1 / 60)
+        found = 1440 * int(days or 0) + sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    except ValueError:
+        found, numbers = 0, []
+    if found <= 0 or min(numbers) < 0 or len(parts) > 3:
+        raise typer.BadParameter(f"{text!r} is no length of time; write 02:00:00, 2h, or minutes")
+    return math.ceil(found)
+
+
+def slurm_time(text: str) -> str:
+    """What `slurm_minutes` can read."""
+    slurm_minutes(text)
+    return text
+
+
+def pairs(words: Iterable[str]) -> dict[str, str]:
+    """`qos=high` → {"qos": "high"}; a word alone is a bare flag."""
+    found = dict(word.partition("=")[::2] for word in words)
+    for wrong in (key for key in found if not re.fullmatch(r"[a-z][a-z0-9-]*", key)):
+        raise typer.BadParameter(f"{wrong!r} is no option of sbatch; write --slurm qos=high")
+    return found
+
+
 Matrix = Annotated[Path, typer.Option(help="The experiment: a YAML file of studies.")]
 Claims = Annotated[Path | None, typer.Option(help="The claims to judge: claims.yaml, where there is one.")]
 Store = Annotated[Path, typer.Option(help="The SQLite file that keeps the trials.")]
@@ -66,6 +108,23 @@ Retry = Annotated[
     str, typer.Option(parser=outcomes, metavar="OUTCOMES", help="Run stored trials of these again: crash,timeout.")
 ]
 Retries = Annotated[int, typer.Option(min=0, help="Tries again, at once, after a crash or a timeout.")]
+
+Gpus = Annotated[
+    str | None, typer.Option(parser=gpu_numbers, metavar="LIST", help="Rounds side by side on GPUs 0,1,2,3, or all.")
+]
+Launcher = Annotated[Literal["local", "slurm"], typer.Option(help="Run trials here, or in jobs of a Slurm cluster.")]
+Partition = Annotated[str, typer.Option(help="Slurm: the partition; none: its default one.")]
+Account = Annotated[str, typer.Option(help="Slurm: the account to charge.")]
+GpusPerNode = Annotated[
+    int, typer.Option(min=0, help="Slurm: GPUs of a job's node; with --device cpu ranks of a trial.")
+]
+Nodes = Annotated[int, typer.Option(min=1, help="Slurm: nodes in use at a time.")]
+Time = Annotated[str, typer.Option(parser=slurm_time, metavar="TIME", help="Slurm: limit of a job, 02:00:00.")]
+Slurm = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Slurm: any option of sbatch, as qos=high. Repeatable.")
+]
+SharingControl = Annotated[bool, typer.Option(help="Measure what it costs that rounds share a host.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Slurm: print the jobs and the batch script, send nothing.")]
 
 Side = Annotated[Path, typer.Argument(help="A store, JSON lines, a folder of them, or pytest-benchmark's JSON.")]
 Threshold = Annotated[

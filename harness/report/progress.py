@@ -14,6 +14,7 @@ from harness.report import formats
 from harness.report.terminal import block_name
 from harness.results.events import (
     Event,
+    Notice,
     OnEvent,
     RoundPostponed,
     RunPlanned,
@@ -50,7 +51,7 @@ def progress(console: Console) -> Iterator[OnEvent]:
                 bar.update(task, description=f"{trial_name(event.trial)}{again}", left=left(event.seconds_left))
             elif isinstance(event, TrialFinished):
                 bar.update(task, completed=event.done, left=left(event.seconds_left))
-            if isinstance(event, RoundPostponed | StopRequested) or _went_wrong(event):
+            if isinstance(event, RoundPostponed | StopRequested | Notice) or _went_wrong(event):
                 _print(console, line(event))
 
         yield observe
@@ -70,6 +71,8 @@ def line(event: Event) -> str:
             return f"{event.study} round {event.round} needs about {needed}, {spare} are left: another run will do it"
         case StopRequested():
             return "stopping after the trial that is running; Ctrl-C again stops now"
+        case Notice():
+            return event.text
         case _:
             return ""
 

@@ -53,6 +53,10 @@ class Estimates:
         known = self._latest.get(_key(trial))
         return known if known is not None else self._guess(trial.arm.cell, cold=True) * self._scale
 
+    def knows(self, trial: PlannedTrial) -> bool:
+        """Whether a trial of the same cell was timed before."""
+        return _key(trial) in self._latest
+
     def learn(self, trial: PlannedTrial, record: Record) -> None:
         """Take in a trial that has just ended."""
         if trial.refusal is None and record.wall_seconds is not None:

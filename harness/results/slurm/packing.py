@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from harness.results.budget import Estimates
 from harness.results.rounds import Round
 from harness.results.slurm.cluster import Cluster
 from harness.trial.ranks import processes_of
@@ -43,6 +44,8 @@ class Paper:
     longest_job_seconds: float
     wall_seconds: float
     """From the first job's start to the last one's end, with all nodes there at once."""
+    measured: float = 0.0
+    """Share of the trials whose cell was timed before; the others are guessed."""
     too_long: int = 0
     """Rounds that do not fit into a job's time limit."""
 
@@ -69,13 +72,19 @@ def nodes_of(each: Round, cluster: Cluster) -> int:
     return max((nodes_for(processes_of(settings), per_node) for settings in cells), default=1)
 
 
-def on_paper(rounds: Sequence[Round], seconds: Seconds, cluster: Cluster) -> Paper:
+def on_paper(rounds: Sequence[Round], estimates: Estimates, cluster: Cluster) -> Paper:
     """What the cluster would do, without asking it."""
+    cost = {id(each): sum(map(estimates.seconds, each.trials)) for each in rounds}
+
+    def seconds(each: Round) -> float:
+        return cost[id(each)]
+
+    trials = [trial for each in rounds for trial in each.trials if trial.refusal is None]
     loads = pack(rounds, seconds, cluster)
     limit = 60 * cluster.minutes
     return Paper(
         rounds=len(rounds), blocks=len({id(each.block) for each in rounds}), jobs=len(loads),
-        trials=sum(trial.refusal is None for each in rounds for trial in each.trials),
+        trials=len(trials), measured=sum(map(estimates.knows, trials)) / max(1, len(trials)),
         trial_hours=sum(map(seconds, rounds)) / 3600,
         longest_job_seconds=max((load.seconds for load in loads), default=0.0),
         wall_seconds=_makespan(loads, cluster.nodes),
