@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from harness.errors import suggestion
 
@@ -12,6 +15,9 @@ from harness.errors import suggestion
 BUILT_IN_MODELS = ("tiny", "tiny-gpt2", "gpt2-124m", "gpt2-124m-padded", "gpt2-350m", "qwen2-0.5b", "llama-1b")
 #: Built-in data; `trial.corpus` prepares it.
 BUILT_IN_DATA = ("stdlib", "stdlib-bpe", "synthetic")
+
+#: Far more than any has.
+LARGEST_CONFIG_BYTES = 1 << 20
 
 _STEP = re.compile(r"(?P<file>.+\.py):(?P<function>[^\W\d]\w*)")
 
@@ -26,16 +32,56 @@ def model_problem(model: str, folder: Path) -> str | None:
         return (
             f"unknown model {model!r}{suggestion(model, BUILT_IN_MODELS)} (or a config.json, a folder, file.py:build)"
         )
-    if outside := _outside(path, folder):
-        return f"model {model!r}: {outside}"
+    problem = _outside(path, folder) or _file_problem(model, path, folder, is_step=step is not None)
+    return problem and f"model {model!r}: {problem}"
+
+
+def _file_problem(model: str, path: str, folder: Path, *, is_step: bool) -> str | None:
+    """Why the file that a model names cannot be used, or None."""
     full = folder / path
     if os.path.isdir(full):
         full = full / "config.json"
-    elif path.endswith(".py") and not step:
-        return f"model {model!r}: name the function too, as in {model}:build"
-    if os.path.isfile(full):
+    elif path.endswith(".py") and not is_step:
+        return f"name the function too, as in {model}:build"
+    name = os.path.relpath(full, folder)
+    if not os.path.isfile(full):
+        return f"there is no file {name} beside the matrix"
+    if is_step:
         return None
-    return f"model {model!r}: there is no file {os.path.relpath(full, folder)} beside the matrix"
+    if not name.endswith(".json"):
+        return f"{name} is no config.json; give one, or a folder that has one, or file.py:build"
+    _, problem = read_config(Path(full))
+    return problem and f"{name}: {problem}"
+
+
+def read_config(path: Path) -> tuple[dict[str, Any], str | None]:
+    """The values of a transformers `config.json`, and why it cannot be used, or None."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_CONFIG_BYTES + 1)
+        if len(content) > LARGEST_CONFIG_BYTES:
+            return {}, f"it is larger than {LARGEST_CONFIG_BYTES >> 20} MiB, which no configuration is"
+        values = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
+        return {}, f"it cannot be read as JSON ({error}); mend the file"
+    if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
+        return {}, "no `model_type`; it must be a transformers configuration (a JSON object)"
+    code = next((key for key, value in _entries(values) if _names_code(key, value)), None)
+    remedy = "which is never done; use a model built into transformers"
+    return values, None if code is None else f"`{code}` names code to run, {remedy}"
+
+
+def _entries(values: object) -> Iterator[tuple[str, object]]:
+    """Every key with its value, those of nested configurations too."""
+    if isinstance(values, dict):
+        yield from values.items()
+    for each in values.values() if isinstance(values, dict) else values if isinstance(values, list) else ():
+        yield from _entries(each)
+
+
+def _names_code(key: str, value: object) -> bool:
+    """Classes in files beside the configuration, or an attention kernel in somebody's repository (`owner/name`)."""
+    return (key == "auto_map" and bool(value)) or (key.endswith("_implementation") and "/" in str(value))
 
 
 def is_step(model: str) -> bool:

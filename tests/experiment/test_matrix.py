@@ -114,7 +114,7 @@ def test_files_count_from_the_folder_of_the_matrix(
     (folder / "text.txt").write_text("some text")
     (folder / "step.py").write_text("def build(device, settings): ...")
     (folder / "shape").mkdir()
-    (folder / "shape" / "config.json").write_text("{}")
+    (folder / "shape" / "config.json").write_text('{"model_type": "llama"}')
     for number, model in enumerate(["step.py:build", "shape", "shape/config.json"]):
         (folder / f"{number}.yaml").write_text(
             f"schema: 1\nworkloads: {{w: {{model: '{model}', data: text.txt}}}}\n"
