@@ -66,15 +66,22 @@ def impossible_mfu(record: Record) -> str:
 
 def foreign_process(record: Record) -> str:
     """Another process on the device takes time and memory that nobody can subtract."""
-    foreign = record.clocks.get("foreign")
-    count = len(foreign) if isinstance(foreign, Sequence) and not isinstance(foreign, str) else int(foreign or 0)
-    return f"{count} foreign process(es) ran on the device during the window" if count else ""
+    foreign = record.clocks.get("foreign") or ()
+    if not isinstance(foreign, Sequence) or isinstance(foreign, str):
+        return f"{int(foreign)} foreign process(es) ran on the device"  # records of other tools give a number
+    return f"{len(foreign)} foreign process(es) ran on the device: {', '.join(map(_who, foreign))}" if foreign else ""
 
 
 def throttled(record: Record) -> str:
     """Slowed down by heat or by the power brake."""
     reasons = [reason for reason in _throttle_reasons(record) if POWER_CAP not in reason]
-    return f"the device was throttled: {', '.join(reasons)}" if reasons else ""
+    if not reasons:
+        return ""
+    lowest, celsius = (numeric(record.clocks.get(name)) for name in ("sm_mhz_min", "temperature"))
+    seen = [f"down to {lowest:.0f} MHz"] if lowest is not None else []
+    seen += [f"at {celsius:.0f} °C"] if celsius is not None else []
+    figures = f" ({', '.join(seen)})" if seen else ""
+    return f"the device was throttled: {', '.join(reasons)}{figures}"
 
 
 def power_capped(record: Record) -> str:
@@ -107,6 +114,14 @@ def clock_gap(cell: Iterable[Record], baseline: Iterable[Record]) -> str:
     if abs(gap) <= CLOCK_GAP:
         return ""
     return f"SM clock {means[0]:.0f} MHz against {means[1]:.0f} MHz for the baseline ({gap:+.1%})"
+
+
+def _who(process: object) -> str:
+    """A process of someone else's, as the record has it: `pid 4711 with 3.0 GiB`."""
+    found = process if isinstance(process, Mapping) else {}
+    pid, used = found.get("pid"), numeric(found.get("bytes"))
+    memory = f" with {used / 2**30:.1f} GiB" if used else ""
+    return f"{'unseen' if pid is None else f'pid {pid}'}{memory}"
 
 
 def _throttle_reasons(record: Record) -> list[str]:

@@ -37,8 +37,15 @@ def test_a_clean_trial_passes_untouched() -> None:
             {"evidence": {"compile": {"facts": {"recompiles_in_window": 2}}}},
             "2 graph(s) were compiled inside the window",
         ),
-        ({"clocks": clocks(foreign=[{"pid": 1}])}, "1 foreign process(es) ran on the device"),
-        ({"clocks": clocks(throttle_reasons=["hw_thermal_slowdown"])}, "throttled: hw_thermal_slowdown"),
+        ({"clocks": clocks(foreign=[{"pid": 1}])}, "1 foreign process(es) ran on the device: pid 1"),
+        (
+            {"clocks": clocks(foreign=[{"pid": 17, "bytes": 3 << 30}, {"pid": None, "bytes": 1 << 30}])},
+            "2 foreign process(es) ran on the device: pid 17 with 3.0 GiB, unseen with 1.0 GiB",
+        ),
+        (
+            {"clocks": clocks(throttle_reasons=["hw_thermal_slowdown"], sm_mhz_min=1095.0, temperature=88)},
+            "throttled: hw_thermal_slowdown (down to 1095 MHz, at 88 °C)",
+        ),
         (
             {"clocks": clocks(throttle_reasons=["sw_thermal_slowdown", "sw_power_cap"])},
             "throttled: sw_thermal_slowdown",
