@@ -12,7 +12,7 @@ from harness.techniques.base import Evidence, Stage, Technique
 if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
 
-#: A block of this size is given back to the allocator for the check: larger than what it rounds away.
+#: A block of this size at least is given back to the allocator for the check: larger than what it rounds away.
 _PROBE_BYTES = 64 << 20
 
 
@@ -65,9 +65,9 @@ class EmptyCache(Technique):
         if facts["calls"] != wanted:
             reason = f"the cache was emptied {facts['calls']} times in {run.steps_done} steps, not {wanted} times"
             return Evidence(holds=False, word=f"{facts['calls']} calls", facts=facts, reason=reason)
-        facts["bytes_given_back"] = bytes_given_back(run.device)
+        facts["bytes_given_back"] = back = bytes_given_back(run.device)
         return Evidence(
-            holds=facts["bytes_given_back"] >= _PROBE_BYTES, word=f"{facts['calls_in_window']} calls in the window",
+            holds=back is None or back >= _PROBE_BYTES, word=f"{facts['calls_in_window']} calls in the window",
             facts=facts, reason="torch.cuda.empty_cache() was called, but a freed block stays in the allocator",
         )  # fmt: skip
 
@@ -86,11 +86,19 @@ def segments_freed(device: Any) -> int:
     return int(torch.cuda.memory_stats(device).get("segment.all.freed", 0)) if device.type == "cuda" else 0
 
 
-def bytes_given_back(device: Any) -> int:
-    """What emptying gives back right after a block of `_PROBE_BYTES` was freed."""
+def bytes_given_back(device: Any) -> int | None:
+    """What emptying gives back right after a block was freed; None when there is no memory left to try it.
+
+    The block is larger than all that is free in segments that are in use in part, so that it gets one of its own.
+    """
     import torch
 
-    block = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device=device)
+    torch.cuda.empty_cache()
+    scattered = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    try:
+        block = torch.empty(scattered + _PROBE_BYTES, dtype=torch.uint8, device=device)
+    except torch.OutOfMemoryError:
+        return None
     del block
     before = torch.cuda.memory_reserved(device)
     empty()

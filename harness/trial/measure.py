@@ -123,7 +123,9 @@ def gradient_health(run: TrainingRun) -> dict[str, int]:
     parts = [part.to_local() if hasattr(part, "to_local") else part for part in run.gradient_tensors()]
     if not parts:
         return {}
-    largest = torch.stack([part.detach().abs().max().float() for part in parts if part.numel()]).tolist()
+    # the largest entry as a norm, which needs no copy of the gradient as `abs().max()` does
+    norms = [torch.linalg.vector_norm(part.detach(), ord=math.inf) for part in parts if part.numel()]
+    largest = torch.stack([norm.float() for norm in norms]).tolist()
     scale = run.scaler.get_scale() if run.scaler is not None else 1.0
     return {
         "bad_gradients": sum(not math.isfinite(each) for each in largest),

@@ -113,7 +113,7 @@ def test_emptying_that_was_not_called_is_no_evidence() -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu_a_freed_block_leaves_the_allocator() -> None:
-    assert empty_cache.bytes_given_back(torch.device("cuda")) >= 64 << 20
+    assert (empty_cache.bytes_given_back(torch.device("cuda")) or 0) >= 64 << 20
 
 
 # ---- copies on a side stream -----------------------------------------------------------------------------------------
