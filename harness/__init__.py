@@ -6,6 +6,8 @@
     judgement = harness.judge(["results.sqlite"])      # verdicts, intervals, parity
     page = harness.render(["results.sqlite"])          # the report
 
+    answer = harness.check("compile=default vs off >= 1.3x", "my.py:build")     # one sentence, on a step of your own
+
 A path to trials is a store, a file of JSON lines (plain or gzip), or a folder of them. Importing this module imports
 nothing else: each function brings what it needs.
 """
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.checking.answer import Answer
     from harness.environment import Environment
     from harness.experiment.matrix import Matrix
     from harness.experiment.study import Plan
@@ -28,8 +31,9 @@ if TYPE_CHECKING:
     from harness.results.events import OnEvent, Summary
     from harness.results.launchers import Launcher
     from harness.results.record import Record
+    from harness.trial.custom import TrainingStep as TrainingStep
 
-__all__ = ["judge", "load", "machine", "plan", "read", "read_matrix", "render", "run"]
+__all__ = ["TrainingStep", "check", "judge", "load", "machine", "plan", "read", "read_matrix", "render", "run"]
 __version__ = "0.1.0"
 
 Device = Literal["auto", "cuda", "cpu"]
@@ -51,6 +55,53 @@ def machine(device: Device = "auto") -> Environment:
     if device == "cuda" and not found.has_gpu:
         raise EnvironmentProblem("no GPU was found by the NVIDIA driver; leave --device out, or check `nvidia-smi`")
     return replace(found, devices=()) if device == "cpu" else found
+
+
+def __getattr__(name: str) -> object:
+    """`harness.TrainingStep`, for files that hold a step: brought when it is asked for."""
+    if name == "TrainingStep":
+        from harness.trial.custom import TrainingStep
+
+        return TrainingStep
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def check(
+    sentence: str,
+    workload: str,
+    *,
+    budget_seconds: float = 600.0,
+    sweep: str | None = None,
+    rounds: int | None = None,
+    store: Path | str = "check.sqlite",
+    device: Device = "auto",
+    wall_limit_seconds: float | None = None,
+    on_event: OnEvent | None = None,
+    arguments: Sequence[str] = (),
+) -> Answer:
+    """Check one sentence on one workload, within a time budget.
+
+    Args:
+        sentence: `attention=flash2 vs eager >= 2x`; `harness.judgement.sentence` has the grammar.
+        workload: `file.py:build` (`harness.trial.custom`), a built-in model, or a `config.json`.
+        budget_seconds: for everything.
+        sweep: `sequence_length=512..8192`: where else it holds.
+        rounds: as many, whatever the budget; None: as many as fit, three to seven.
+        store: keeps the trials.
+
+    Raises:
+        SentenceError, WorkloadError: the question cannot be asked; nothing was launched.
+        LaunchError, StoreError: as for `run`.
+    """
+    from harness.checking.check import check as run_check
+    from harness.checking.question import ask
+
+    question = ask(sentence, workload, sweep)
+    return run_check(
+        question, Path(store), machine(device), budget_seconds=budget_seconds, rounds=rounds,
+        wall_limit_seconds=wall_limit_seconds, on_event=on_event or (lambda event: None), arguments=arguments,
+        version=__version__,
+    )  # fmt: skip
 
 
 def read_matrix(matrix: Path | str = "matrix.yaml") -> Matrix:

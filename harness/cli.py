@@ -7,6 +7,7 @@ got slower (`compare`), 2 the user or the machine (one line on standard error), 
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,45 @@ app = typer.Typer(
 
 app.command()(running.run)
 app.command()(running.plan)
+
+
+@app.command()
+def check(
+    sentence: options.Sentence,
+    *,
+    workload: options.Workload,
+    budget: options.Budget = None,
+    sweep: options.Sweep = None,
+    rounds: options.CheckRounds = None,
+    store: options.Store = options.CHECK_STORE,
+    device: options.Device = "auto",
+    wall_limit: options.WallLimit = None,
+    output: Annotated[Path | None, typer.Option(help="The folder of the report: reports/ and the sentence.")] = None,
+    as_json: options.AsObject = False,
+) -> None:
+    """Check one sentence on one training step, within a time budget.
+
+    claimbench check 'attention=sdpa vs eager >= 1.5x' --workload my.py:build --budget 10m
+    """
+    from harness.checking import words
+    from harness.report.progress import progress
+    from harness.report.terminal import console, write_json, write_lines
+
+    with nullcontext(None) if as_json else progress(console()) as on_event:
+        answer = harness.check(
+            sentence, workload, budget_seconds=budget or options.BUDGET_SECONDS, sweep=sweep, rounds=rounds,
+            store=store, device=device, wall_limit_seconds=wall_limit, on_event=on_event, arguments=sys.argv[1:],
+        )  # fmt: skip
+    page = harness.render(answer.records, output or Path("reports") / answer.question.study, claims=answer.claims)
+    if as_json:
+        write_json(words.as_json(answer, str(page)))
+        return
+    write_lines(["", *words.lines(answer)])
+    for table in filter(None, (words.memory_table(answer), words.why_table(answer))):
+        console().print(table)
+    write_lines(filter(None, [words.why_note(answer), f"trials: {store}", f"report: {page}"]))
+    if answer.interrupted:
+        raise typer.Exit(running.INTERRUPTED)
 
 
 @app.command()

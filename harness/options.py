@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import typer
 
 MATRIX, CLAIMS, STORE = Path("matrix.yaml"), Path("claims.yaml"), Path("results.sqlite")
+CHECK_STORE = Path("check.sqlite")
+BUDGET_SECONDS = 600.0
 
 
 def seconds(text: str) -> float:
@@ -108,6 +110,21 @@ Retry = Annotated[
     str, typer.Option(parser=outcomes, metavar="OUTCOMES", help="Run stored trials of these again: crash,timeout.")
 ]
 Retries = Annotated[int, typer.Option(min=0, help="Tries again, at once, after a crash or a timeout.")]
+
+Sentence = Annotated[
+    str, typer.Argument(help="The claim: 'attention=flash2 vs eager >= 2x'. docs/check.md has the grammar.")
+]
+Workload = Annotated[
+    str, typer.Option(metavar="FILE.py:build", help="Your training step; or a built-in model, a config.json.")
+]
+Budget = Annotated[
+    float | None, typer.Option(parser=seconds, metavar="TIME", help="For everything, as 10m, which is the default.")
+]
+Sweep = Annotated[
+    str | None, typer.Option(metavar="AXIS=RANGE", help="Where it holds: sequence_length=512..8192, batch_size=8,32.")
+]
+CheckRounds = Annotated[int | None, typer.Option(min=3, help="Rounds; else as many as fit, three to seven.")]
+AsObject = Annotated[bool, typer.Option("--json", help="As one object.")]
 
 Gpus = Annotated[
     str | None, typer.Option(parser=gpu_numbers, metavar="LIST", help="Rounds side by side on GPUs 0,1,2,3, or all.")

@@ -44,6 +44,8 @@ class Options:
     """Stored outcomes (crash, timeout) that do not count as results."""
     retries: int = 0
     """Tries again, at once, after a crash or a timeout; on a cluster also of a job that was lost."""
+    keep_caches: bool = False
+    """Leave compilation caches where they are when the plan is complete: another plan of the same cells follows."""
     meters: Sequence[Meter] = ()
     """One a device, in the order of `Environment.devices` (`trial.nvml.meters`); none: the devices are not watched."""
 
@@ -96,7 +98,7 @@ def fill_by(
         workplace.prepare_data(trial for each in todo for trial in each.trials)
         carrier.carry(todo, books)
         books.close()
-    if books.summary.left == 0:
+    if books.summary.left == 0 and not options.keep_caches:
         workplace.clear_caches()
     return books.summary
 
