@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from harness.experiment.study import PlannedTrial, Role
+from harness.results.lines import fault_of
 from harness.results.record import NAMES, Record
 from harness.trial.device import DeviceFigures
 from harness.trial.launch import Finished
@@ -46,7 +47,19 @@ class Try:
 def record_of(
     trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances
 ) -> Record:
-    """The record of a trial that was launched."""
+    """The record of a trial that was launched; a crash where what it measured does not fit one."""
+    record = _assembled(trial, finished, device, at=at, circumstances=circumstances)
+    fault = fault_of(record)
+    if not fault:
+        return record
+    reason = f"Its result does not fit a record: {fault}."
+    lost = replace(finished, outcome=Outcome.CRASH, reason=reason, result=None)
+    return _assembled(trial, lost, device, at=at, circumstances=circumstances)
+
+
+def _assembled(
+    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances
+) -> Record:
     result = finished.result
     measured: dict[str, Any] = decode(dict(result.measured)) if result is not None else {}
     planned = _planned_fields(trial, at, circumstances)

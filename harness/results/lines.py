@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import Place, RecordsError
 from harness.results.record import RECORD_SCHEMA, TEXTS, Record
 from harness.trial.numbers import decode
+from harness.trial.spec import misfit
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -142,10 +143,18 @@ def _why(line: str, error: Exception) -> str:
         return _newer(schema)
     if not isinstance(error, ValidationError):
         return "not a record; remove the line"
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"][:3])
-    found = "" if first["type"] == "missing" else f", found {first['input']!r:.40}"
-    return f"no record of claimbench: {where}: {first['msg']}{found}; remove the line or export again"
+    return f"no record of claimbench: {misfit(error)}; remove the line or export again"
+
+
+def fault_of(record: Record) -> str:
+    """Why a record that was just put together could not be read back from a file, or nothing."""
+    from pydantic import ValidationError
+
+    try:
+        _reader().validate_json(_with_numbers(record.as_text()), strict=True)
+    except ValidationError as error:
+        return misfit(error)
+    return ""
 
 
 def _newer(schema: int) -> str:

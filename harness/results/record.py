@@ -102,7 +102,7 @@ class Record:
     `foreign`."""
     # anything a kind other than `training` measures
     figures: dict[str, Any] = field(default_factory=dict)
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Axis → {holds, word, facts, reason}."""
     warnings: list[str] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)

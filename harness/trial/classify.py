@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +102,7 @@ def _read(path: Path) -> tuple[TrialResult | None, str]:
         return TrialResult.read(path), ""
     except FileNotFoundError:
         return None, ""
-    except (OSError, ValueError, TypeError, KeyError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         return None, f"Its result could not be read ({error})."
 
 

@@ -6,12 +6,17 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from harness.errors import printable
 from harness.experiment.axes import Setting
 from harness.trial.numbers import encode
 from harness.trial.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
 
 #: Version of the code that measures. Part of a record's fingerprint: raise it when a change could move a figure.
 MEASURING_VERSION = 1
@@ -62,7 +67,7 @@ class TrialResult:
     """Fields of the record by name. What could not be had is absent here and named in `missing`."""
     missing: dict[str, str] = field(default_factory=dict)
     """Field → why it has no value."""
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, dict[str, Any]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     ranks: list[dict[str, Any]] = field(default_factory=list)
     window: tuple[float, float] | None = None
@@ -73,9 +78,33 @@ class TrialResult:
 
     @classmethod
     def read(cls, path: Path) -> TrialResult:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        window = fields.pop("window")
-        return cls(**{**fields, "outcome": Outcome(fields["outcome"])}, window=tuple(window) if window else None)
+        """
+        Raises:
+            OSError: there is none.
+            ValueError: it is no result, in a few words.
+        """
+        from pydantic import ValidationError
+
+        try:
+            return _reader().validate_json(path.read_bytes(), strict=True)
+        except ValidationError as error:
+            raise ValueError(misfit(error)) from error
+
+
+@cache
+def _reader() -> TypeAdapter[TrialResult]:
+    """Checks every field: a technique from outside may say anything, and its trial's parent must not die of it."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(TrialResult)
+
+
+def misfit(error: ValidationError) -> str:
+    """What does not fit, in a few words: the first of all faults, and where it is."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"][:3])
+    found = "" if first["type"] in {"missing", "json_invalid"} else f", found {first['input']!r:.40}"
+    return printable(f"{where}: {first['msg']}{found}" if where else f"{first['msg']}{found}")
 
 
 def write_json(path: Path, content: object) -> None:

@@ -7,25 +7,18 @@ from __future__ import annotations
 
 import io
 import os
-import re
-import tempfile
+from collections.abc import Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from harness.errors import MatrixError
-from harness.experiment.describe import summarise
-from harness.experiment.matrix import read_matrix
-from harness.experiment.plan import make_plan
-from harness.experiment.scale import FULL, SMOKE
-from tests.experiment.conftest import COMPARING_NOTHING, KINDS, make_axes
+from tests.fuzz.oracles import AXES
+from tests.fuzz.oracles import matrix as planned_or_refused
 
 CASES = int(os.environ.get("CLAIMBENCH_FUZZ_CASES", "300"))
-AXES = make_axes()
 
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 fuzz = settings(max_examples=CASES, deadline=None, suppress_health_check=SLOW_IS_FINE)
@@ -56,61 +49,50 @@ studies:
 TREE = YAML(typ="safe", pure=True).load(SEED)
 
 #: Words and values that mean something somewhere, so that mutations get past the first check.
-WORDS = st.sampled_from(
-    [
+VOCABULARY = (
         "schema", "rounds", "workloads", "baseline", "studies", "workload", "kind", "design", "axes", "sweep", "points",
         "combinations", "options", "smoke", "question", "steps", "warmup_steps", "model", "data", "small", "other",
         "tiny", "stdlib", "training", "estimator", "loader-only", "one-at-a-time", "factorial", "cumulative",
         "leave-one-out", "off", "full", "flash2", "default", "nf4", *AXES,
-    ]
 )  # fmt: skip
-SCALARS = st.one_of(
-    WORDS, st.text(max_size=8), st.integers(-3, 100), st.integers(), st.floats(), st.booleans(), st.none()
-)
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.one_of(WORDS, st.text(max_size=4)), inner, max_size=4)
-    ),
-    max_leaves=8,
-)
 
 
-def planned_or_refused(content: bytes) -> str:
-    """`planned`, or the message of the one error."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "matrix.yaml"
-        path.write_bytes(content)
-        try:
-            matrix = read_matrix(path, AXES, KINDS, COMPARING_NOTHING)
-        except MatrixError as error:
-            message = str(error).replace(f"{folder}/", "")
-            for line in message.split("\n"):
-                assert re.match(r"matrix\.yaml(:\d+:\d+)?: \S", line), message
-                assert line.isprintable(), message
-            return message
-        for scale in (FULL, SMOKE):
-            summarise(make_plan(matrix, lambda cell, kind: None, scale))
-        return "planned"
+class Words:
+    """What mutations put in: the words of a format, and values of every kind."""
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self.keys = st.sampled_from(vocabulary)
+        scalars = st.one_of(
+            self.keys, st.text(max_size=8), st.integers(-3, 100), st.integers(), st.floats(), st.booleans(), st.none()
+        )
+        keys = st.one_of(self.keys, st.text(max_size=4))
+        self.values = st.recursive(
+            scalars,
+            lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=4)),
+            max_leaves=8,
+        )
 
 
-def mutate(node: Any, draw: st.DrawFn) -> Any:
+WORDS = Words(VOCABULARY)
+
+
+def mutate(node: Any, draw: st.DrawFn, words: Words) -> Any:
     """The tree with one value changed, removed, renamed or added, anywhere in it."""
     inside = isinstance(node, dict | list) and node and draw(st.integers(0, 3)) > 0
     if not inside:
-        return draw(VALUES)
+        return draw(words.values)
     keys = list(node) if isinstance(node, dict) else list(range(len(node)))
     key = draw(st.sampled_from(keys))
     change = draw(st.sampled_from(["deeper", "deeper", "deeper", "remove", "add", "rename"]))
     if change == "deeper":
-        node[key] = mutate(node[key], draw)
+        node[key] = mutate(node[key], draw, words)
     elif change == "remove":
         del node[key]
     elif isinstance(node, dict):
-        value = node.pop(key) if change == "rename" else draw(VALUES)
-        node[draw(WORDS)] = value
+        value = node.pop(key) if change == "rename" else draw(words.values)
+        node[draw(words.keys)] = value
     else:
-        node.append(draw(VALUES))
+        node.append(draw(words.values))
     return node
 
 
@@ -118,7 +100,7 @@ def mutate(node: Any, draw: st.DrawFn) -> Any:
 def mutated_matrices(draw: st.DrawFn) -> bytes:
     tree = deepcopy(TREE)
     for _ in range(draw(st.integers(1, 4))):
-        tree = mutate(tree, draw)
+        tree = mutate(tree, draw, WORDS)
     stream = io.BytesIO()
     YAML(typ="safe", pure=True).dump(tree, stream)
     return stream.getvalue()
