@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from harness.environment import Device
 from harness.experiment.study import PlannedTrial
@@ -12,6 +13,7 @@ from harness.results import assemble
 from harness.results.assemble import Try
 from harness.results.budget import wall_limit_seconds
 from harness.results.record import Record
+from harness.results.room import check_room
 from harness.results.rounds import Round
 from harness.results.workplace import Workplace
 from harness.trial.device import DeviceSamples, device_figures
@@ -40,6 +42,9 @@ class Tries:
         """The record of `trial`: its last try, with the earlier ones in `attempts`.
 
         `on_start` is told the number of each try, from 1, just before it is launched; a refused trial has none.
+
+        Raises:
+            LaunchError: no trial process can be started, or its disk is full.
         """
         if trial.refusal is not None:
             at = Try(attempt=attempt, started_at=now())
@@ -64,6 +69,7 @@ class Tries:
                 trial, fingerprint=circumstances.fingerprint, attempt=at.attempt, gpu=bool(devices)
             )
             finished, samples = self._watched(trial, spec, devices)
+            check_room(finished, (Path(spec.record_path).parent, Path(spec.cache_directory)))
         window = finished.result.window if finished.result is not None else None
         figures = device_figures(samples, window)
         return assemble.record_of(trial, finished, figures, at=at, circumstances=circumstances)
