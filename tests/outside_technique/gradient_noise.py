@@ -1,4 +1,4 @@
-"""A technique for claimbench in a package of its own: Gaussian noise on every gradient."""
+"""Gaussian noise on every gradient: a technique in a package of its own."""
 
 from __future__ import annotations
 
