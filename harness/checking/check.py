@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.checking.answer import Answer, answer_of
-from harness.checking.question import Question
-from harness.checking.schedule import PILOT, Schedule, TooShort, pilot_times, schedule
+from harness.checking.question import Question, Size
+from harness.checking.schedule import FEWEST_ROUNDS, PILOT, Schedule, TooShort, pilot_times, schedule
 from harness.environment import Environment
 from harness.experiment.study import Plan
 from harness.judgement.claims import Claims
@@ -18,6 +18,7 @@ from harness.judgement.judged import Judgement, Verdict, Word
 from harness.results.collect import Options, fill, local_launcher
 from harness.results.events import OnEvent, Summary
 from harness.results.record import Record
+from harness.results.rounds import rounds_of
 from harness.results.store import Store
 from harness.trial.launch import LocalLauncher
 from harness.trial.nvml import meters
@@ -74,7 +75,10 @@ class _Check:
     on_event: OnEvent
 
     def answer(self, pilot_plan: Plan, deadline: float, rounds: int | None) -> Answer:
-        """The pilot's answer where it is final, else that of the rounds."""
+        """What the store knows already, else the pilot's answer where it is final, else that of the rounds."""
+        known = self._stored(rounds)
+        if known is not None:
+            return self._judged(self.question.plan(self.environment, known.size), known)
         pilot, summary = self._pilot(pilot_plan)
         judged = judge(pilot, self.claims)
         if summary.interrupted or judged.verdicts[0].word in HOPELESS:
@@ -104,19 +108,30 @@ class _Check:
                 left.unlink(missing_ok=True)
 
     def _rounds(self, fits: Schedule, left: float) -> Answer:
-        question = self.question.only(fits.points)
-        plan = question.plan(self.environment, fits.size)
+        plan = self.question.only(fits.points).plan(self.environment, fits.size)
         summary = fill(
             self.store, plan, self.launcher, self.environment, on_event=self.on_event,
             options=replace(self.options, time_budget_seconds=max(left, fits.round_seconds), keep_caches=False),
         )  # fmt: skip
+        answer = self._judged(plan, fits)
+        return replace(answer, interrupted=summary.interrupted, postponed=summary.rounds_postponed)
+
+    def _judged(self, plan: Plan, fits: Schedule) -> Answer:
         keys = {trial.block.key for trial in plan.trials}
         records = [record for record in self.store.records() if record.block in keys]
-        judged = judge(records, self.claims)
-        return answer_of(
-            self.question, self.claims, judged, records, schedule=fits, interrupted=summary.interrupted,
-            postponed=summary.rounds_postponed,
-        )  # fmt: skip
+        return answer_of(self.question, self.claims, judge(records, self.claims), records, schedule=fits)
+
+    def _stored(self, rounds: int | None) -> Schedule | None:
+        """The schedule of an earlier check of the same arms, all of whose rounds are there; the longest of several."""
+        found = []
+        own = [record for record in self.store.records() if record.study == self.question.study]
+        for warmup, steps in {(record.warmup_steps, record.steps) for record in own}:
+            most = max(record.round for record in own if (record.warmup_steps, record.steps) == (warmup, steps))
+            size = Size(warmup_steps=warmup, steps=steps, rounds=max(most, rounds or FEWEST_ROUNDS))
+            plan = self.question.plan(self.environment, size)
+            if all(each.is_stored(self.store, ()) for each in rounds_of(plan, self.environment)):
+                found.append(Schedule(size=size, points=len(self.question.points), round_seconds=0.0))
+        return max(found, key=lambda each: (each.size.rounds, each.size.steps), default=None)
 
 
 def _not_run(judged: Judgement, fits: TooShort, left: float) -> Judgement:

@@ -54,7 +54,8 @@ def budget_lines(answer: Answer) -> Iterator[str]:
     missed = f"; {formats.plural(left_out, 'sweep point')} did not fit" if left_out else ""
     missed += f"; {formats.plural(answer.postponed, 'round')} no longer fitted" if answer.postponed else ""
     missed += "; stopped before its end" if answer.interrupted else ""
-    yield f"budget: {spent}; {size.rounds} rounds of {size.steps} steps, fixed after the pilot{missed}"
+    when = "fixed after the pilot" if answer.schedule.round_seconds else "all in the store already"
+    yield f"budget: {spent}; {size.rounds} rounds of {size.steps} steps, {when}{missed}"
     found = answer.resolution
     if found is None:
         yield "resolution: memory and counts are compared as the largest of all trials, without an interval"

@@ -55,7 +55,8 @@ class Workplace:
             settings=dict(cell.settings), baseline_settings=dict(block.baseline.cell.settings), seed=trial.seed,
             warmup_steps=block.warmup_steps, steps=block.steps, device="cuda" if gpu else "cpu",
             record_path=str(folder / "result.json"), cache_directory=str(cache),
-            data_directory=str(self.data), gradient_check=trial.round == 1 and not block.options.get("pilot"), options=dict(block.options),
+            data_directory=str(self.data), options=dict(block.options),
+            gradient_check=trial.round == 1 and not block.options.get("pilot"),
         )  # fmt: skip
 
     def variables(self, spec: TrialSpec, devices: Sequence[Device]) -> dict[str, str]:

@@ -143,8 +143,8 @@ def dropout_of(model: nn.Module) -> str:
 
 def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
     """Whether a step is as large as the named sizes ask for. A collator may pad to less than the whole length."""
-    steps, micro = run.spec.steps, run.accumulation
-    samples, tokens = run.samples / steps / micro, run.tokens / max(run.samples, 1)
+    a_step = run.facts["samples_a_step"]
+    samples, tokens = a_step / run.accumulation, run.facts["tokens_a_step"] / a_step
     facts = {"samples_a_batch": samples, "tokens_a_sample": tokens}
     faults = []
     wanted = run.cell.number("batch_size")

@@ -137,6 +137,11 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise WorkloadError(f"the loss of {own.source} returned {shape}; it must return a scalar tensor")
+    if not loss.requires_grad:
+        raise WorkloadError(
+            f"the loss of {own.source} has no gradient: it was detached or computed under no_grad, or reentrant "
+            "checkpointing met inputs without one"
+        )
     return loss
 
 

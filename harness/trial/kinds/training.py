@@ -85,6 +85,7 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     }  # fmt: skip
     trial.facts["compiled"] = measured.compiled
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
+    trial.facts["samples_a_step"] = trial.samples / trial.spec.steps
     trial.facts["activation_bytes"] = measured.model_state.get("activations", 0)
     _arithmetic(trial, tokens / window / max(len(everyone), trial.devices_fed), result)
     _judge_window(trial, measured, result)
