@@ -165,6 +165,11 @@ class OnSlurm:
         again = []
         for sent in list(self._sent):
             sent.look(self._states.get(sent.name, GONE))
+            if sent.state.reason in slurm.NEVER and sent.state.state == "PENDING":
+                slurm.cancel([each.name for each in self._sent], pending_only=True)
+                raise EnvironmentProblem(
+                    f"Slurm would never start the jobs ({sent.state.reason}); change --time, --nodes or the partition"
+                )
             for each, records in sent.delivered():
                 if each is not None:
                     desk.delivered(each, records)

@@ -23,6 +23,11 @@ ACTIVE = frozenset({
     "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT",
     "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT",
 })  # fmt: skip
+#: Reasons for which a job would wait for ever (squeue(1), "JOB REASON CODES").
+NEVER = frozenset({
+    "PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS", "AccountNotAllowed",
+    "QOSNotAllowed",
+})  # fmt: skip
 #: sbatch waits for two minutes for a queue that is full; a job that is not taken by then is offered again later.
 _SECONDS_TO_SUBMIT = 20
 _FULL = (
@@ -38,6 +43,8 @@ class JobState:
     number: str = ""
     state: str = "GONE"
     """Slurm's word; `GONE`: it remembers none."""
+    reason: str = ""
+    """Why it waits, in Slurm's word."""
 
     @property
     def active(self) -> bool:
@@ -165,9 +172,9 @@ def states() -> dict[str, JobState]:
     Raises:
         EnvironmentProblem: the controller does not answer.
     """
-    lines = _ask("squeue", f"--user={os.getuid()}", "--states=all", "--noheader", "--format=%j|%A|%T").splitlines()
-    rows = [line.rsplit("|", 2) for line in lines if line.count("|") >= 2]
-    return {name: JobState(number=number, state=state) for name, number, state in rows}
+    lines = _ask("squeue", f"--user={os.getuid()}", "--states=all", "--noheader", "--format=%j|%A|%T|%r").splitlines()
+    rows = [line.rsplit("|", 3) for line in lines if line.count("|") >= 3]
+    return {name: JobState(number=number, state=state, reason=reason) for name, number, state, reason in rows}
 
 
 def cancel(names: list[str], *, pending_only: bool = False) -> None:
@@ -200,8 +207,10 @@ def _executor(folder: Path) -> Any:
 
 def _refused(text: str) -> str:
     """Slurm's own last sentence, with what to do."""
-    lines = [line.split("error:", 1)[-1].strip() for line in text.splitlines() if line.strip()]
-    why = next((line for line in reversed(lines) if line), "it did not say why")
+    said = [
+        line.rpartition("sbatch:")[2].split("error:", 1)[-1].strip() for line in text.splitlines() if "sbatch:" in line
+    ]
+    why = said[-1] if said else text.strip().splitlines()[-1] if text.strip() else "it did not say why"
     return f"Slurm refused the job ({why}); change the options of --launcher slurm, `sinfo` says what there is"
 
 

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class Sent:
     def look(self, state: JobState) -> None:
         """Take in what Slurm says; ask before looking for files, so that an ended job's are there."""
         # its number is kept when Slurm has forgotten the job
-        self.state = JobState(number=state.number or self.state.number, state=state.state)
+        self.state = replace(state, number=state.number or self.state.number)
         self._looks += self._over
 
     @property

@@ -1,0 +1,236 @@
+"""The matrix on a real Slurm of two nodes: each trial once, blocks whole, whatever dies in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.environment import Environment
+from harness.errors import EnvironmentProblem, LaunchError
+from harness.results.collect import fill, local_launcher
+from harness.results.events import Event, Notice
+from harness.results.slurm import cluster as slurm
+from harness.results.slurm.cluster import Cluster
+from harness.results.slurm.probe import environment_of_a_node, known_environment
+from harness.results.store import Store
+from harness.trial.outcome import Outcome
+from tests.cluster.driver import quick, real, run, slow
+from tests.faults.runs import check_complete, losses
+from tests.results.plans import a_block, a_plan
+
+pytestmark = pytest.mark.cluster
+
+
+def job_names(*, running: bool = False) -> dict[str, str]:
+    """Job name → its node, of jobs of rounds."""
+    command = ["squeue", "--states=" + ("RUNNING" if running else "all"), "--noheader", "--format=%j|%N"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return dict(line.split("|") for line in lines if line.startswith("claimbench-") and "probe" not in line)
+
+
+def rounds_begun(folder: Path) -> int:
+    """Jobs of a run in whose logs a trial stands."""
+    logs = (folder / ".claimbench" / "slurm" / "submitit").glob("*_log.out")
+    return sum(" round " in log.read_text() for log in logs)
+
+
+def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.2)
+
+
+class Parent:
+    """`tests.cluster.driver` in a process of its own."""
+
+    def __init__(self, folder: Path, plan: str, *, retries: int = 0) -> None:
+        command = [sys.executable, "-m", "tests.cluster.driver", str(folder), plan, str(retries)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.lines: list[str] = []
+
+    def finish(self) -> str:
+        """Everything that it says up to its end."""
+        said, _ = self.process.communicate(timeout=120)
+        return said
+
+    def wait_for_a_round(self) -> None:
+        """Until one round has come back."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith("finished")
+
+
+def test_the_same_trials_once_each_on_two_nodes_with_the_losses_of_a_local_run(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    plan, before = real(), job_names()
+    summary = run(tmp_path, plan, here, entry="")
+    assert (summary.left, summary.outcomes) == (0, Counter({Outcome.OK: 6}))
+    remote = check_complete(tmp_path, plan)
+    jobs = {name: node for name, node in job_names().items() if name not in before}
+    assert sorted(jobs.values()) == ["n1", "n2"]
+
+    local = tmp_path / "local"
+    with Store.open(local / "results.sqlite", writable=True) as store, local_launcher(plan, here) as launcher:
+        fill(store, plan, launcher, here)
+    assert losses(remote) == losses(check_complete(local, plan))
+    assert all(record.losses for record in remote)
+
+    hosts = defaultdict(set)
+    for record in remote:
+        hosts[record.block, record.round].add((record.environment["host"], record.fingerprint))
+    assert all(len(each) == 1 for each in hosts.values()), "no round is split"
+    pickles = tmp_path / ".claimbench" / "slurm" / "submitit"
+    assert stat.S_IMODE(pickles.stat().st_mode) == 0o700
+    assert list((tmp_path / ".claimbench" / "slurm" / "jobs").iterdir()) == []
+    assert run(tmp_path, plan, here).launched == 0, "a second run sends nothing"
+
+
+def test_a_cancelled_job_is_sent_again_up_to_retries(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:
+    before = job_names()
+    parent = Parent(tmp_path, "slow", retries=1)
+    wait_for(lambda: rounds_begun(tmp_path) == 2)
+    slurm.cancel([min(set(job_names(running=True)) - set(before))])
+    text = parent.finish()
+    assert "ended as CANCELLED" in text
+    assert "sent again" in text
+    assert parent.process.returncode == 0, text
+    check_complete(tmp_path, slow())
+
+
+def test_without_retries_the_next_run_does_what_a_cancelled_job_left(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    before = job_names()
+    parent = Parent(tmp_path, "slow")
+    wait_for(lambda: len(set(job_names(running=True)) - set(before)) == 2)
+    slurm.cancel([min(set(job_names(running=True)) - set(before))])
+    assert "the next run will do them (or --retries)" in parent.finish()
+    again = run(tmp_path, slow(), here)
+    assert (again.stored_before, again.left) == (6, 0)
+    check_complete(tmp_path, slow())
+
+
+def test_a_node_that_dies_loses_no_round(
+    tmp_path: Path, two_nodes: Cluster, here: Environment, kill_node: Callable[[str], None]
+) -> None:
+    parent = Parent(tmp_path, "slow", retries=1)
+    wait_for(lambda: rounds_begun(tmp_path) == 2)
+    kill_node("n1")
+    text = parent.finish()
+    assert "ended as NODE_FAIL" in text
+    assert parent.process.returncode == 0, text
+    check_complete(tmp_path, slow())
+
+
+def test_a_run_that_is_killed_leaves_its_jobs_and_the_next_takes_them_over(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    before = job_names()
+    parent = Parent(tmp_path, "slow")
+    parent.wait_for_a_round()
+    parent.process.kill()
+    parent.process.wait()
+    assert len(job_names(running=True)) == 2, "jobs go on without the run"
+    summary = run(tmp_path, slow(), here)
+    assert summary.left == 0
+    records = check_complete(tmp_path, slow())
+    assert len(records) == 12
+    with Store.open(tmp_path / "results.sqlite") as store:
+        assert store.count() == 12, "no trial ran twice"
+    assert len(set(job_names()) - set(before)) == 2, "no job was sent twice"
+
+
+def test_ctrl_c_once_lets_rounds_that_run_come_back_and_twice_cancels_them(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    parent = Parent(tmp_path, "slow")
+    wait_for(lambda: rounds_begun(tmp_path) == 2)
+    os.kill(parent.process.pid, signal.SIGINT)
+    text = parent.finish()
+    assert parent.process.returncode == 130
+    assert text.count("finished") == 6, "the two rounds that ran are whole, the others were not begun"
+    parent = Parent(tmp_path, "slow")
+    wait_for(lambda: rounds_begun(tmp_path) > 2)
+    os.kill(parent.process.pid, signal.SIGINT)
+    time.sleep(0.5)
+    os.kill(parent.process.pid, signal.SIGINT)
+    parent.finish()
+    wait_for(lambda: not job_names(running=True))
+    assert run(tmp_path, slow(), here).left == 0
+    check_complete(tmp_path, slow())
+
+
+def test_two_ranks_on_two_nodes_meet_under_torchrun(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:
+    block = a_block(
+        workload=real().trials[0].arm.cell.workload, sizes=(), rounds=1, steps=3,
+        settings={"sequence_length": 16, "devices": 2, "parallel": "ddp"},
+    )  # fmt: skip
+    plan = a_plan(replace(block, arms=block.arms[:1]))
+    summary = run(tmp_path, plan, here, cluster=replace(two_nodes, per_node=1), entry="")
+    (record,) = check_complete(tmp_path, plan)
+    assert summary.outcomes == Counter({Outcome.OK: 1}), record.reason
+    assert record.evidence["parallel"]["holds"]
+    assert len(record.ranks) == 2
+    (nodes,) = {node for node in job_names().values() if "[" in node}
+    assert nodes == "n[1-2]"
+
+
+def test_a_node_tells_what_it_is_like_once(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:
+    assert known_environment(two_nodes, tmp_path) is None
+    told = environment_of_a_node(replace(two_nodes, nodes=1), tmp_path, poll_seconds=0.5)
+    assert (told.processor, told.cores, told.packages) == (here.processor, here.cores, here.packages)
+    assert known_environment(replace(two_nodes, nodes=1), tmp_path) == told
+
+
+def test_a_node_of_another_kind_is_refused_with_what_it_is(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    other = replace(here, processor="another CPU")
+    with pytest.raises(LaunchError, match=r"a node is not like the one .* --slurm constraint=h100"):
+        run(tmp_path, a_plan(a_block(rounds=1)), other)
+
+
+def test_no_such_partition_is_said_with_a_suggestion(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"no partition 'tets'; did you mean 'test'\?"):
+        run(tmp_path, quick(), here, cluster=replace(two_nodes, partition="tets"))
+
+
+def test_what_slurm_refuses_is_said_in_its_own_words(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"Slurm refused the job \(.*Invalid license specification.*\)"):
+        run(tmp_path, quick(), here, cluster=replace(two_nodes, extra={"licenses": "none-such:1"}))
+    with pytest.raises(EnvironmentProblem, match=r"Slurm refused the job \(unrecognized option '--none-such"):
+        run(tmp_path, quick(), here, cluster=replace(two_nodes, extra={"none-such": "1"}))
+
+
+def test_a_job_that_would_wait_for_ever_is_said(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:
+    """The partition lets a job run for an hour; Slurm takes a longer one all the same, and never starts it."""
+    with pytest.raises(EnvironmentProblem, match=r"would never start the jobs \(PartitionTimeLimit\); change --time"):
+        run(tmp_path, quick(), here, cluster=replace(two_nodes, minutes=90))
+
+
+def test_a_full_queue_is_said(tmp_path: Path, two_nodes: Cluster, here: Environment, folder: Path) -> None:
+    """The partition's limit on jobs in the queue, through an association, needs a database: here the whole queue's."""
+    notices: list[Event] = []
+    configuration = folder / "slurm.conf"
+    text = configuration.read_text()
+    configuration.write_text(text.replace("MaxJobCount=100", "MaxJobCount=1"))
+    subprocess.run(["scontrol", "reconfigure"], check=True)
+    try:
+        with pytest.raises(EnvironmentProblem, match="Slurm's queue is full and takes no job now"):
+            run(tmp_path, quick(), here, on_event=notices.append)
+    finally:
+        configuration.write_text(text)
+        subprocess.run(["scontrol", "reconfigure"], check=True)
+    assert not [each for each in notices if isinstance(each, Notice)]
+    assert list((tmp_path / ".claimbench" / "slurm" / "jobs").iterdir()) == []
