@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from harness.environment import Environment, detect
+from harness.errors import ClaimbenchError
 from harness.experiment.cell import Workload
 from harness.experiment.study import Block, Plan
 from harness.results.collect import Options, fill
@@ -34,6 +35,16 @@ def quick() -> Plan:
     return a_plan(*(a_block(name, sizes=(2, 3, 4), rounds=3, options={"seconds": 0.1}) for name in "abcd"))
 
 
+def hungry() -> Plan:
+    """A block of which one cell writes two megabytes to its cache."""
+    return a_plan(a_block(deeds={3: "fill its cache"}, sizes=(2, 3), rounds=3))
+
+
+def brief() -> Plan:
+    """Twenty-seven trials that take no time of their own."""
+    return a_plan(*(a_block(name, rounds=3) for name in "abc"))
+
+
 def real() -> Plan:
     """Sixty trials of the real worker."""
     return a_plan(*(_real_block(name, rounds=3) for name in "abcd"))
@@ -48,12 +59,12 @@ def _real_block(name: str, *, rounds: int, sizes: tuple[int, ...] = (2, 3, 4)) -
     return a_block(name, sizes=sizes, rounds=rounds, workload=TINY, settings=SMALL, steps=3)
 
 
-PLANS = {"sleepers": sleepers, "quick": quick, "real": real, "few": few}
+PLANS = {"sleepers": sleepers, "quick": quick, "brief": brief, "hungry": hungry, "real": real, "few": few}
 
 
 def environment(plan: str) -> Environment:
     """The machine without its GPU; for plans of made-up trials, any machine."""
-    return Environment(cores=2) if plan in ("sleepers", "quick") else _without_gpu(detect())
+    return Environment(cores=2) if plan not in ("real", "few") else _without_gpu(detect())
 
 
 def _without_gpu(here: Environment) -> Environment:
@@ -76,11 +87,15 @@ def main(folder: Path, name: str, entry: str) -> int:
     """Fill the store in `folder` with the plan."""
     plan = PLANS[name]()
     modules = preload.MODULES if entry == ENTRY else ("json",)
-    with (
-        Store.open(folder / "results.sqlite", writable=True) as store,
-        LocalLauncher(gpu=False, modules=modules, entry=entry) as launcher,
-    ):
-        summary = fill(store, plan, launcher, environment(name), options=Options(retries=5), on_event=say)
+    try:
+        with (
+            Store.open(folder / "results.sqlite", writable=True) as store,
+            LocalLauncher(gpu=False, modules=modules, entry=entry) as launcher,
+        ):
+            summary = fill(store, plan, launcher, environment(name), options=Options(retries=5), on_event=say)
+    except ClaimbenchError as error:
+        print("error:", error, flush=True)
+        return 2
     print("done", summary, flush=True)
     return 130 if summary.interrupted else 0
 

@@ -56,6 +56,12 @@ def _train(spec: TrialSpec, rank: int) -> None:
         ).write(Path(spec.record_path))
 
 
+def _fill_its_cache(spec: TrialSpec, rank: int) -> None:
+    """What a compiler leaves there: two megabytes."""
+    (Path(spec.cache_directory) / "kernels").write_bytes(bytes(2 << 20))
+    _train(spec, rank)
+
+
 def _train_the_second_time(spec: TrialSpec, rank: int) -> int:
     """Crash first; train when the same trial is tried again."""
     mark = Path(spec.record_path).parent / "was here"
@@ -171,6 +177,7 @@ def _leave_a_note(spec: TrialSpec, rank: int, pid: int | None = None) -> None:
 
 _DEEDS = {
     "train": _train,
+    "fill its cache": _fill_its_cache,
     "train the second time": _train_the_second_time,
     "write a result": _write_result,
     "sleep": _sleep,
