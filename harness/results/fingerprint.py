@@ -22,9 +22,9 @@ ABSENT = "absent"
 
 
 def packages_used(techniques: Iterable[Technique], cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Distributions of every technique that is active in any of `cells` (all cells of a block: one fingerprint)."""
+    """Distributions that any of `cells` runs on (all cells of a block: one fingerprint)."""
     cells = tuple(cells)
-    used = {name for each in techniques if any(each.active(cell) for cell in cells) for name in each.packages}
+    used = {name for each in techniques for cell in cells for name in each.uses(cell)}
     return tuple(sorted(used | set(ALWAYS)))
 
 

@@ -69,6 +69,9 @@ class Attention(Technique):
     def active(self, cell: Cell) -> bool:
         return True
 
+    def uses(self, cell: Cell) -> tuple[str, ...]:
+        return self.packages if cell["attention"] == "flash2" else ()
+
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["attention"]
         # a step of the user's own may compute in 16 bits without saying so in `precision`

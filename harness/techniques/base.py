@@ -80,6 +80,10 @@ class Technique:
         """Whether the cell asks for it: any of its axes away from the default."""
         return any(cell.settings.get(axis.name, axis.default) != axis.default for axis in self.axes)
 
+    def uses(self, cell: Cell) -> tuple[str, ...]:
+        """The distributions in `packages` that this cell runs on: another version of one makes it another trial."""
+        return self.packages if self.active(cell) else ()
+
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         """Why the cell cannot run here, with the remedy, in one sentence; None when it can. No torch, no launch."""
         return None

@@ -44,6 +44,9 @@ class Precision(Technique):
         # a configuration that is run as it was printed sets its own precision, and has evidence of its own
         return cell.settings.get("deepspeed_config", "ours") == "ours"
 
+    def uses(self, cell: Cell) -> tuple[str, ...]:
+        return self.packages if cell["precision"] == "ds-bf16" else ()
+
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["precision"]
         if setting == "tf32":

@@ -82,3 +82,14 @@ def test_packages_of_a_block_are_those_of_any_of_its_cells() -> None:
     off = Cell(workload=Workload(name="w", model="m"), settings=DEFAULTS)
     assert packages_used([_Lora()], [off]) == ("torch", "transformers", "triton")
     assert packages_used([_Lora()], [off, off.but(lora=8)]) == ("peft", "torch", "transformers", "triton")
+
+
+def test_installing_a_package_that_no_cell_runs_on_reruns_nothing() -> None:
+    # `precision` and `attention` show evidence in every cell, but only two of their settings stand on another package
+    from harness.techniques.registry import axis_table, techniques
+
+    settings = axis_table().defaults()
+    plain = Cell(workload=Workload(name="w", model="tiny"), settings=settings)
+    assert packages_used(techniques(), [plain]) == ("torch", "transformers", "triton")
+    assert "deepspeed" in packages_used(techniques(), [plain, plain.but(precision="ds-bf16")])
+    assert "flash-attn" in packages_used(techniques(), [plain, plain.but(attention="flash2")])
