@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -95,6 +96,7 @@ def unsupported(trial: PlannedTrial, *, at: Try, circumstances: Circumstances) -
     return Record(**fields, missing=_missing(fields, Outcome.UNSUPPORTED, {}))
 
 
+@cache
 def claimbench_version() -> str:
     """The installed version; `unknown` in a checkout that was never installed."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from harness.environment import Device, Environment
 from harness.experiment.study import Block, Plan, PlannedTrial
@@ -60,21 +61,33 @@ class Round:
 
 def rounds_of(plan: Plan, environment: Environment) -> Iterator[Round]:
     """The rounds of `plan` in its order, with what the records of each share."""
-    for block, trials in groupby(plan.trials, key=lambda trial: trial.block):
-        circumstances, devices = shared(plan.scale, block, environment)
+    contents: dict[int, dict[str, Any]] = {}
+    # by identity: comparing two blocks compares all of their cells
+    for _, group in groupby(plan.trials, key=lambda trial: id(trial.block)):
+        trials = list(group)
+        block = trials[0].block
+        circumstances, devices = shared(plan.scale, block, environment, contents)
         key = block.key
         for _, its_trials in groupby(trials, key=lambda trial: trial.round):
             yield Round(trials=tuple(its_trials), key=key, circumstances=circumstances, devices=devices)
 
 
-def shared(scale: str, block: Block, environment: Environment) -> tuple[Circumstances, tuple[Device, ...]]:
-    """What the records of a block share on a machine, and the devices that it uses there."""
+def shared(
+    scale: str, block: Block, environment: Environment, contents: dict[int, dict[str, Any]] | None = None
+) -> tuple[Circumstances, tuple[Device, ...]]:
+    """What the records of a block share on a machine, and the devices that it uses there.
+
+    `contents`: the environment as records keep it, by number of devices, kept between calls for one machine.
+    """
     cells = [arm.cell for arm in block.arms]
     devices = environment.devices[: max(cell.number("devices") for cell in cells)]
+    known = contents if contents is not None else {}
+    if len(devices) not in known:
+        known[len(devices)] = replace(environment, devices=devices).as_json()
     circumstances = Circumstances(
         scale=scale,
         fingerprint=fingerprint(environment, devices=devices, packages=packages_used(techniques(), cells)),
-        environment=replace(environment, devices=devices).as_json(),
+        environment=known[len(devices)],
         version=claimbench_version(),
     )
     return circumstances, devices

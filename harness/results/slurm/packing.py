@@ -53,8 +53,9 @@ class Paper:
 def pack(rounds: Iterable[Round], seconds: Seconds, cluster: Cluster) -> list[Load]:
     """Loads for the cluster, those over most nodes first."""
     by_nodes: dict[int, list[Round]] = {}
-    for each in rounds:
-        by_nodes.setdefault(nodes_of(each, cluster), []).append(each)
+    for _, block in groupby(rounds, key=lambda each: id(each.block)):
+        group = list(block)
+        by_nodes.setdefault(nodes_of(group[0], cluster), []).extend(group)
     loads = []
     for nodes, group in sorted(by_nodes.items(), reverse=True):
         slots = max(1, cluster.nodes // nodes)
@@ -74,17 +75,21 @@ def nodes_of(each: Round, cluster: Cluster) -> int:
 
 def on_paper(rounds: Sequence[Round], estimates: Estimates, cluster: Cluster) -> Paper:
     """What the cluster would do, without asking it."""
-    cost = {id(each): sum(map(estimates.seconds, each.trials)) for each in rounds}
+    # every round of a block has the same trials: looked at once, for a plan may have a hundred thousand of them
+    first = {id(each.block): each for each in rounds}
+    cost = {block: sum(map(estimates.seconds, each.trials)) for block, each in first.items()}
+    trials = {block: [trial for trial in each.trials if trial.refusal is None] for block, each in first.items()}
+    known = {block: sum(map(estimates.knows, each)) for block, each in trials.items()}
+    count = sum(len(trials[id(each.block)]) for each in rounds)
 
     def seconds(each: Round) -> float:
-        return cost[id(each)]
+        return cost[id(each.block)]
 
-    trials = [trial for each in rounds for trial in each.trials if trial.refusal is None]
     loads = pack(rounds, seconds, cluster)
     limit = 60 * cluster.minutes
     return Paper(
-        rounds=len(rounds), blocks=len({id(each.block) for each in rounds}), jobs=len(loads),
-        trials=len(trials), measured=sum(map(estimates.knows, trials)) / max(1, len(trials)),
+        rounds=len(rounds), blocks=len(first), jobs=len(loads),
+        trials=count, measured=sum(known[id(each.block)] for each in rounds) / max(1, count),
         trial_hours=sum(map(seconds, rounds)) / 3600,
         longest_job_seconds=max((load.seconds for load in loads), default=0.0),
         wall_seconds=_makespan(loads, cluster.nodes),
