@@ -86,6 +86,11 @@ def run_trial(kind: str = "training", **details: Any) -> TrialResult:
         kind: of the trial.
         details: settings by axis, and `model`, `seed`, `warmup_steps`, `steps`, `gradient_check`, `options`.
     """
+    return run_spec(spec_of(kind, **details))
+
+
+def run_spec(spec: TrialSpec) -> TrialResult:
+    """The same for a spec that is there already."""
     import torch
 
     from harness.trial import ranks as group
@@ -94,7 +99,6 @@ def run_trial(kind: str = "training", **details: Any) -> TrialResult:
 
     torch.set_num_threads(1)  # two threads of a tiny model wait for each other more than they compute
     _forget_compilation()
-    spec = spec_of(kind, **details)
     try:
         result = outcome_of(spec, Ranks(), cpu())
     finally:

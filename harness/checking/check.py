@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,8 +30,8 @@ HOPELESS = frozenset({Word.INVALID, Word.NOT_TESTABLE, Word.NOT_COMPARABLE, Word
 
 def check(
     question: Question, store: Path, environment: Environment, *, budget_seconds: float, rounds: int | None = None,
-    wall_limit_seconds: float | None = None, on_event: OnEvent = lambda event: None, arguments: Sequence[str] = (),
-    version: str = "",
+    wall_limit_seconds: float | None = None, launcher: LocalLauncher | None = None,
+    on_event: OnEvent = lambda event: None, arguments: Sequence[str] = (), version: str = "",
 ) -> Answer:  # fmt: skip
     """Run the pilot and as many rounds as fit, and judge.
 
@@ -39,6 +40,7 @@ def check(
         store: keeps the trials; what it holds of the same question already is not run again.
         budget_seconds: for everything, the pilot included.
         rounds: as many, whatever the budget.
+        launcher: used and left open, where several checks follow each other; None: one of its own.
 
     Raises:
         LaunchError: no trial process can be started.
@@ -48,13 +50,14 @@ def check(
     how = Options(wall_limit_seconds=wall_limit_seconds, meters=meters(each.uuid for each in environment.devices),
                   keep_caches=True)  # fmt: skip
     pilot_plan = question.plan(environment, PILOT, pilot=True)
-    with Store.open(store, writable=True) as kept, local_launcher(pilot_plan, environment) as launcher:
+    starts = nullcontext(launcher) if launcher is not None else local_launcher(pilot_plan, environment)
+    with Store.open(store, writable=True) as kept, starts as starter:
         number = kept.begin_run(
             arguments=arguments, matrix_hash=question.hash, version=version,
             matrix_text=f"# {question.sentence}\n{question.source}",
         )  # fmt: skip
         run = _Check(
-            question=question, claims=question.claims(environment), store=kept, launcher=launcher,
+            question=question, claims=question.claims(environment), store=kept, launcher=starter,
             environment=environment, options=how, on_event=on_event,
         )  # fmt: skip
         answer = run.answer(pilot_plan, began + budget_seconds, rounds)

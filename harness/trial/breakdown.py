@@ -75,7 +75,7 @@ def breakdown(profile: Profile, step_seconds: float) -> dict[str, Any]:
 
 def _on_device(spans: Iterable[Span]) -> dict[str, float]:
     """Exclusive seconds by category: every instant counts once, whatever runs on other streams."""
-    device = [span for span in spans if span.on_device]
+    device = [span for span in spans if span.on_device and "Synchroniz" not in span.name]
     optimizer = [span for span in device if span.note and span.name.startswith(_OPTIMIZER_NOTE)]
     edges: list[tuple[int, int, str]] = []
     for span in device:

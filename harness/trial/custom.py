@@ -106,7 +106,8 @@ def call(build: Build, source: str, device: torch.device, settings: Mapping[str,
     try:
         made = build(device, dict(settings))
     except Exception as error:
-        raise told(error, f"{source} raised", Path(source.rpartition(":")[0]).resolve()) from error
+        code = getattr(build, "__code__", None)
+        raise told(error, f"{source} raised", Path(getattr(code, "co_filename", ""))) from error
     return checked(made, source, device)
 
 

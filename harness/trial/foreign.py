@@ -73,7 +73,7 @@ def left_to_apply(run: TrainingRun, own: OwnStep, techniques: Iterable[Technique
                     f"{axis}={run.cell[axis]} cannot be applied to {own.source} from outside: {reason}; read "
                     f"settings[{axis!r}] in build, add {axis!r} to honours, and prove it in evidence()"
                 )
-        if axes:
+        if not _OUT_OF_REACH.keys() >= set(axes):
             kept.append(technique)
     return kept
 

@@ -79,7 +79,9 @@ def _read(profiler: Any, wall: float) -> Profile:
     # kineto's own events: building the tree of events() costs seconds for a step of ten thousand operators
     events = profiler.profiler.kineto_results.events()
     for event in events:
-        if event.device_type() == torch.autograd.DeviceType.CPU and event.linked_correlation_id() == 0:
+        on_host = event.device_type() == torch.autograd.DeviceType.CPU
+        # calls of the driver are numbered apart from operators, and would take their places
+        if on_host and event.linked_correlation_id() == 0 and not event.name().startswith("cu"):
             launchers[event.correlation_id()] = event.name()
     for event in events:
         name = event.name()

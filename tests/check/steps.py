@@ -1,0 +1,180 @@
+"""Training steps as users write them, well and badly: each function is a `build`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from harness import TrainingStep
+
+WIDTH, LENGTH = 32, 16
+
+
+class Block(nn.Module):
+    """Attention by scaled_dot_product_attention, with a mask where one is given, or by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mask: torch.Tensor | None = None
+        self.by_hand = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(batch, length, width) to the same."""
+        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 2, WIDTH // 2)).permute(2, 0, 3, 1, 4)
+        if self.by_hand:
+            future = torch.ones(LENGTH, LENGTH, dtype=torch.bool, device=x.device).triu(1)
+            scores = (q @ k.transpose(-1, -2) * (WIDTH // 2) ** -0.5).masked_fill(future, float("-inf"))
+            mixed = scores.softmax(-1) @ v
+        else:
+            causal = self.mask is None
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=self.mask, is_causal=causal)
+        return x + self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class Model(nn.Module):
+    """A language model on 64 tokens."""
+
+    def __init__(self, *, mask: torch.Tensor | None = None, by_hand: bool = False) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(64, WIDTH), nn.Linear(WIDTH, 64)
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        for block in self.blocks:
+            block.mask, block.by_hand = mask, by_hand
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, length, 64)."""
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    """Of the next token."""
+    return functional.cross_entropy(model(batch)[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
+
+
+def batches() -> list[torch.Tensor]:
+    """Four batches from torch's global random numbers."""
+    return [torch.randint(0, 64, (2, LENGTH)) for _ in range(4)]
+
+
+def good(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), batches(), loss
+
+
+# -- that honour a setting themselves -----------------------------------------------------------------------------------
+
+
+def honours_attention(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Model(by_hand=settings["attention"] == "eager")
+    return TrainingStep(model=model, batches=batches(), loss=loss, honours={"attention"})
+
+
+def says_that_it_honours_attention(device: Any, settings: Mapping[str, Any]) -> Any:
+    return TrainingStep(model=Model(), batches=batches(), loss=loss, honours={"attention"})
+
+
+def honours_workers(device: Any, settings: Mapping[str, Any]) -> Any:
+    def shown() -> dict[str, Any]:
+        return {"workers": (True, f"{settings['workers']} workers, as build was told")}
+
+    return TrainingStep(model=Model(), batches=batches(), loss=loss, honours={"workers"}, evidence=shown)
+
+
+def honours_workers_without_evidence(device: Any, settings: Mapping[str, Any]) -> Any:
+    return TrainingStep(model=Model(), batches=batches(), loss=loss, honours={"workers"})
+
+
+def disproves_workers(device: Any, settings: Mapping[str, Any]) -> Any:
+    return TrainingStep(
+        model=Model(), batches=batches(), loss=loss, honours={"workers"}, evidence=lambda: {"workers": False}
+    )
+
+
+def ignores_checkpointing(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Says that it honours the setting, does nothing, and vouches for it."""
+    return TrainingStep(
+        model=Model(), batches=batches(), loss=loss, honours={"lora"}, evidence=lambda: {"lora": (True, "of course")}
+    )
+
+
+# -- with a fault -------------------------------------------------------------------------------------------------------
+
+
+def raises(device: Any, settings: Mapping[str, Any]) -> Any:
+    raise FileNotFoundError("weights.pt is not there")
+
+
+def returns_two(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), loss
+
+
+def returns_a_model(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model()
+
+
+def returns_no_module(device: Any, settings: Mapping[str, Any]) -> Any:
+    return loss, batches(), loss
+
+
+def returns_no_loss(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), batches(), 3.0
+
+
+def frozen(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model().requires_grad_(False), batches(), loss
+
+
+def in_eval(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model().eval(), batches(), loss
+
+
+def goes_to_eval(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), batches(), lambda model, batch: loss(model.eval(), batch)
+
+
+def vector_loss(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), batches(), lambda model, batch: model(batch)
+
+
+def detached_loss(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), batches(), lambda model, batch: loss(model, batch).detach()
+
+
+def failing_loss(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), batches(), lambda model, batch: model(batch, batch)
+
+
+def no_batches(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), [], loss
+
+
+def one_pass(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), iter(batches()), loss
+
+
+def masked(device: Any, settings: Mapping[str, Any]) -> Any:
+    """A mask of a shape that the flash kernel does not take."""
+    return Model(mask=torch.ones(2, LENGTH, LENGTH, dtype=torch.bool)), batches(), loss
+
+
+def masked_and_honoured(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Model(mask=torch.ones(2, LENGTH, LENGTH, dtype=torch.bool))
+    return TrainingStep(model=model, batches=batches(), loss=loss, honours={"attention"})
+
+
+def other_data(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Seeded by the clock."""
+    drawn = torch.Generator().manual_seed(time.time_ns() % 2**31)
+    return Model(), [torch.randint(0, 64, (2, LENGTH), generator=drawn) for _ in range(4)], loss
+
+
+def ignores_size(device: Any, settings: Mapping[str, Any]) -> Any:
+    return good(device, settings)

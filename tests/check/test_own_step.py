@@ -1,0 +1,179 @@
+"""A trial of a user's own step: what is done to it, what proves it, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.training import run_spec, spec_of
+
+STEPS = Path(__file__).with_name("steps.py")
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+pytestmark = pytest.mark.train
+
+
+def trial(build: str, *, file: Path = STEPS, gradient_check: bool = False, **settings: Any) -> TrialResult:
+    """One trial whose question names the given settings. Sizes are the step's own unless they are named."""
+    own = {"sequence_length": 1024, "batch_size": 8, "stream": "parse", **settings}  # the defaults
+    spec = spec_of(model=f"{file}:{build}", gradient_check=gradient_check, options={"named": sorted(settings)}, **own)
+    return run_spec(replace(spec, baseline_settings=spec.settings))
+
+
+def test_a_step_of_three_parts_is_trained_and_counted() -> None:
+    result = trial("good", gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    # 2 embeddings of 64·32 with the head's 64 biases, and per block: norm 64, qkv 32·96+96, out 32·32+32
+    assert result.measured["parameters"]["total"] == 2 * 64 * 32 + 64 + 2 * (64 + 32 * 96 + 96 + 32 * 32 + 32)
+    assert result.measured["gradient_check"]["error"] < 1e-5
+    assert result.measured["tokens_per_second"] == pytest.approx(
+        result.measured["samples_per_second"] * 16, rel=1e-9
+    )  # a sample is 16 tokens
+    assert "configuration" in result.missing["mfu"]
+    assert result.evidence == {}, "a setting that nobody named owes no proof"
+
+
+def test_the_same_seed_gives_the_same_weights_data_and_losses() -> None:
+    first, second = trial("good"), trial("good")
+    assert first.measured["losses"] == second.measured["losses"]
+    assert first.measured["figures"]["first_batch_sha256"] == second.measured["figures"]["first_batch_sha256"]
+    assert first.measured["figures"]["first_weights_sha256"] == second.measured["figures"]["first_weights_sha256"]
+    assert first.measured["figures"]["work_sha256"] == second.measured["figures"]["work_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "axis", "word"),
+    [
+        ({"attention": "sdpa-math"}, "attention", "aten::_scaled_dot_product_attention_math"),
+        ({"checkpointing": "full"}, "checkpointing", "2 forwards a block"),
+        ({"precision": "amp-bf16"}, "precision", "bfloat16 inside"),
+        ({"precision": "bf16"}, "precision", "bfloat16 inside"),
+        ({"optimizer": "for-loop"}, "optimizer", "for-loop"),
+        ({"batch_size": 2}, "sequence_length", "2 samples of 16 tokens"),
+    ],
+)
+def test_settings_are_applied_from_outside_and_proven(settings: Any, axis: str, word: str) -> None:
+    result = trial("good", **settings)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence[axis]["holds"]
+    assert result.evidence[axis]["word"] == word
+
+
+def test_what_cannot_be_applied_says_why_and_how_to_do_it_oneself() -> None:
+    result = trial("good", attention="eager")
+    assert result.outcome is Outcome.INERT
+    assert "no transformers model, whose attention can be exchanged" in result.reason
+    assert "read settings['attention'] in build, add 'attention' to honours" in result.reason
+    assert "the batches are the step's own" in trial("good", workers=2).reason
+    assert "none of the layers q_proj" in trial("good", lora=8).reason
+    assert "share its data out between devices" in trial("good", zero=1).reason
+
+
+def test_a_setting_that_build_honours_shows_itself_or_is_proven_by_it() -> None:
+    by_hand = trial("honours_attention", attention="eager")
+    assert (by_hand.outcome, by_hand.evidence["attention"]["word"]) == (Outcome.OK, "plain operations")
+    told = trial("honours_workers", workers=2)
+    assert told.evidence["workers"]["word"] == "2 workers, as build was told"
+    assert told.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("build", "settings", "reason"),
+    [
+        ("says_that_it_honours_attention", {"attention": "eager"}, "the profile shows the kernel of sdpa-flash"),
+        ("honours_workers_without_evidence", {"workers": 2}, "says that it honours workers, and nothing shows it"),
+        ("disproves_workers", {"workers": 2}, "the evidence of steps.py:disproves_workers says otherwise"),
+        ("ignores_size", {"batch_size": 4}, "a batch holds 2 samples, not batch_size=4: build must read it"),
+        ("ignores_size", {"sequence_length": 64}, "a sample holds 16 tokens, not sequence_length=64"),
+        # the flash kernel is there, and a mask keeps it from being used
+        ("masked_and_honoured", {"attention": "sdpa-flash"}, "its kernel is not in the profile"),
+    ],
+)
+def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, settings: Any, reason: str) -> None:
+    result = trial(build, **settings)
+    assert result.outcome is Outcome.INERT
+    assert reason in result.reason
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        ("raises", "steps.py:raises raised at line "),
+        ("raises", "FileNotFoundError: weights.pt is not there"),
+        ("returns_two", "returned a tuple of 2; it must return (model, batches, loss) or a TrainingStep"),
+        ("returns_a_model", "returned a Model; it must return (model, batches, loss) or a TrainingStep"),
+        ("returns_no_module", "the model is a function, and must be a torch.nn.Module"),
+        ("returns_no_loss", "the loss is a float, and must be a function of (model, batch)"),
+        ("frozen", "the model has no parameter that is trained"),
+        ("in_eval", "the model is in eval mode"),
+        ("vector_loss", "returned a tensor of shape (2, 16, 64); it must return a scalar tensor"),
+        ("detached_loss", "has no gradient"),
+        ("failing_loss", "the loss of steps.py:failing_loss raised at line "),
+        ("no_batches", "there is no batch"),
+        ("one_pass", "the batches ended after one pass and cannot begin again"),
+        ("absent", "has no function 'absent'"),
+    ],
+)
+def test_a_step_that_is_wrong_is_told_so_in_words(build: str, reason: str) -> None:
+    result = trial(build)
+    assert result.outcome is Outcome.CRASH
+    assert reason in result.reason
+    assert "\n" not in result.reason
+
+
+def test_a_mask_that_the_asked_kernel_does_not_take() -> None:
+    result = trial("masked", attention="sdpa-flash")
+    assert result.outcome is Outcome.CRASH
+    assert "the attention kernel that was asked for does not take what the model hands" in result.reason
+    assert "drop the mask in steps.py:masked" in result.reason
+
+
+def test_a_model_that_goes_to_eval_while_it_trains_is_invalid() -> None:
+    result = trial("goes_to_eval")
+    assert result.outcome is Outcome.INVALID
+    assert "was put into eval mode while it trained" in result.reason
+
+
+def test_a_file_that_cannot_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text("import torch\nimport nowhere\n", encoding="utf-8")
+    assert "my.py cannot be imported at line 2: ModuleNotFoundError" in trial("build", file=tmp_path / "my.py").reason
+    (tmp_path / "my.py").write_text("import torch\ndef build(:\n", encoding="utf-8")
+    assert "cannot be imported at line 2: SyntaxError" in trial("build", file=tmp_path / "my.py").reason
+
+
+# -- the examples -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("example", "settings", "axis", "word"),
+    [
+        ("plain_step", {"checkpointing": "full"}, "checkpointing", "2 forwards a block"),
+        ("huggingface_step", {"attention": "eager"}, "attention", "plain operations"),
+        ("huggingface_step", {"attention": "sdpa-flash"}, "attention", "aten::_scaled_dot_product_flash_attention_for_cpu"),
+        ("huggingface_step", {"checkpointing": "full"}, "checkpointing", "2 forwards a block"),
+        ("huggingface_step", {"lora": 4}, "lora", "5.64% trained"),
+        ("collator_step", {"accumulation": 2}, "sequence_length", "2 samples of 32 tokens"),
+    ],
+)  # fmt: skip
+def test_settings_on_the_examples(example: str, settings: Any, axis: str, word: str) -> None:
+    result = trial("build", file=EXAMPLES / f"{example}.py", sequence_length=32, batch_size=2, **settings)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence[axis]["word"] == word
+
+
+def test_each_example_is_ten_lines_or_fewer() -> None:
+    import ast
+
+    for file in sorted(EXAMPLES.glob("*_step.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        build = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "build")
+        assert (build.end_lineno or 0) - build.lineno <= 10, file.name
+
+
+def test_dropout_leaves_the_gradient_check_out() -> None:
+    result = trial("build", file=EXAMPLES / "collator_step.py", gradient_check=True, sequence_length=32, batch_size=2)
+    assert "dropout" in result.measured["gradient_check"]["skipped"]

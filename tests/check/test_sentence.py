@@ -1,0 +1,166 @@
+"""What a sentence means, as a claim: settings, metric and range, and what is answered to one that means nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import ClaimsError, SentenceError
+from harness.judgement.claims import Claim
+from harness.judgement.claims_file import read_claims
+from harness.judgement.sentence_reader import read_sentence
+from harness.techniques.registry import axis_table
+
+INFINITE = None
+
+
+def claim(text: str) -> Claim:
+    return read_sentence(text, axis_table()).claim(study="s", name="c")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(SentenceError) as error:
+        read_sentence(text, axis_table())
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "metric", "bounds"),
+    [
+        # speed is what is meant where nothing is said
+        ("attention=flash2 vs eager >= 2x", "at-least", "speedup", (2, None)),
+        ("attention=flash2 vs eager ≥2x", "at-least", "speedup", (2, None)),
+        ("attention=flash2 vs eager 2x", "at-least", "speedup", (2, None)),
+        ("attention=flash2 vs eager at least 2x faster", "at-least", "speedup", (2, None)),
+        ("attention=flash2 vs eager twice as fast", "at-least", "speedup", (2, None)),
+        ("compile=default vs off 1.3x to 2x", "range", "speedup", (1.3, 2)),
+        ("compile=default 1.3-2x faster", "range", "speedup", (1.3, 2)),
+        ("compile=default 30% to 100% faster", "range", "speedup", (1.3, 2)),
+        ("precision=amp-bf16 up to 2x faster", "up-to", "speedup", (2, None)),
+        # slower: 20% slower is 0.8 of the speed, 1.25x slower as well
+        ("checkpointing=full 20% to 30% slower", "range", "speedup", (0.7, 0.8)),
+        ("checkpointing=full at most 1.25x slower", "at-least", "speedup", (0.8, None)),
+        # what a technique costs "up to" so much is a limit, not a goal
+        ("checkpointing=full up to 30% slower", "at-least", "speedup", (0.7, None)),
+        # step time is cell over baseline
+        ("checkpointing=full 1.2x to 1.3x step time", "range", "step_time_ratio", (1.2, 1.3)),
+        ("checkpointing=full 20% to 30% more step time", "range", "step_time_ratio", (1.2, 1.3)),
+        ("optimizer=fused >= 10% less step time", "at-most", "step_time_ratio", (None, 0.9)),
+        ("optimizer=fused up to 20% less step time", "up-to", "speedup", (1.25, None)),
+        # memory and parameters: a percentage is a share saved, a factor how many times less
+        ("checkpointing=full saves 30% to 50% peak memory", "range", "peak_saved", (0.3, 0.5)),
+        ("checkpointing=full halves the peak memory", "at-least", "peak_saved", (0.5, None)),
+        ("precision=bf16 2x less peak memory", "at-least", "peak_ratio", (2, None)),
+        ("monitor=item <= 5% more peak memory", "at-least", "peak_saved", (-0.05, None)),
+        ("checkpointing=full saves >= 60% activation memory", "at-least", "activation_saved", (0.6, None)),
+        ("lora=8 >= 90% fewer trainable parameters", "at-least", "trainable_share_saved", (0.9, None)),
+        ("lora=8 10x fewer trainable parameters", "at-least", "trainable_share_saved", (0.9, None)),
+    ],
+)
+def test_a_sentence_is_a_range_on_a_metric(
+    text: str, form: str, metric: str, bounds: tuple[float | None, float | None]
+) -> None:
+    found = claim(text)
+    assert (found.form, found.metric) == (form, metric)
+    assert found.bounds == pytest.approx(bounds)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell", "baseline", "at"),
+    [
+        ("attention=flash2 vs eager 2x", {"attention": "flash2"}, {"attention": "eager"}, {}),
+        # without vs: the default of the axis
+        ("lora=8 2x", {"lora": 8}, {"lora": "off"}, {}),
+        ("pin_memory=true and workers=4 vs pin_memory=false workers=0 1.1x", {"pin_memory": True, "workers": 4},
+         {"pin_memory": False, "workers": 0}, {}),
+        ("attention=flash2 vs eager at precision=bf16 sequence_length=2048 >= 2x", {"attention": "flash2"},
+         {"attention": "eager"}, {"precision": "bf16", "sequence_length": 2048}),
+        ("batch_size=64 vs 32 >= 1.5x", {"batch_size": 64}, {"batch_size": 32}, {}),
+    ],
+)  # fmt: skip
+def test_settings_of_both_arms(text: str, cell: Any, baseline: Any, at: Any) -> None:
+    found = read_sentence(text, axis_table())
+    assert (dict(found.cell), dict(found.baseline), dict(found.at)) == (cell, baseline, at)
+
+
+@pytest.mark.parametrize("view", ["allocated", "reserved", "device", "host"])
+def test_a_view_of_memory(view: str) -> None:
+    assert claim(f"checkpointing=full 30% less peak {view} memory").view == view
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["attention=flash2 vs eager 20% slower", "checkpointing=full 10% to 20% more peak host memory",
+     "precision=bf16 2x less peak memory at sequence_length=512", "compile=default up to 20% less step time"],
+)  # fmt: skip
+def test_the_sentence_in_full_reads_back_as_the_same(text: str) -> None:
+    found = read_sentence(text, axis_table())
+    assert read_sentence(str(found), axis_table()) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "nearest"),
+    [
+        ("atention=flash2 vs egaer >= 2x", "unknown axis 'atention'", "attention=flash2 vs eager >= 2x faster"),
+        ("compile=defualt 1.3x", "did you mean 'default'", "compile=default vs off >= 1.3x faster"),
+        ("flash is 2x faster", "does not begin with a setting", "attention=flash2 vs sdpa >= 2x faster"),
+        ("compile=default", "claims no figure", "compile=default vs off >= 1.1x faster"),
+        ("attention=flash2 vs eager >= 2x quicker", "'quicker' says nothing", "attention=flash2 vs eager >= 2x faster"),
+        ("attention=flash2 vs eager 3x to 2x", "put the smaller figure first", "attention=flash2 vs eager 2x to 3x"),
+        ("attention=sdpa vs sdpa 2x", "both arms are attention=sdpa", "attention=sdpa-flash vs sdpa >= 2x"),
+        ("precision=bf16 2x less device time", "write 'peak device memory'", "precision=bf16 vs fp32 >= 2x faster"),
+        ("", "does not begin with a setting", "attention=sdpa vs eager >= 1.5x"),
+    ],
+)
+def test_what_does_not_parse_gets_the_nearest_sentence_that_does(text: str, why: str, nearest: str) -> None:
+    message = refused(text)
+    assert why in message
+    assert nearest in message
+    offered = re.findall(r"can be checked: '(.*)'", message)[0]
+    read_sentence(offered, axis_table())
+
+
+def test_less_and_more_contradict_each_other() -> None:
+    assert "contradict" in refused("lora=8 2x less but more memory".replace(" but", ""))
+
+
+# -- in a claims file ---------------------------------------------------------------------------------------------------
+
+
+def test_a_claims_file_takes_the_same_sentences(tmp_path: Path) -> None:
+    """Compiled to the same claim as `claimbench check` makes, judged on the study that it fills."""
+    file = tmp_path / "claims.yaml"
+    file.write_text("schema: 1\nclaims:\n  mine: {check: attention=flash2 vs eager >= 2x}\n", encoding="utf-8")
+    found = read_claims(file).claims["mine"]
+    sentence = read_sentence("attention=flash2 vs eager >= 2x", axis_table())
+    same = sentence.claim(study=sentence.study, name="mine")
+    for name in ("form", "metric", "bounds", "cell", "study", "device", "statement"):
+        assert getattr(found, name) == getattr(same, name), name
+
+
+def test_in_a_study_of_a_matrix_both_arms_are_named_in_full(tmp_path: Path) -> None:
+    file = tmp_path / "claims.yaml"
+    file.write_text(
+        "schema: 1\nclaims:\n  mine: {check: 'checkpointing=full saves 30% to 50% peak memory', study: checkpointing}\n",
+        encoding="utf-8",
+    )
+    found = read_claims(file).claims["mine"]
+    assert (found.study, found.cell) == ("checkpointing", {"checkpointing": "full"})
+    assert found.baseline == {"checkpointing": "off"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("mine: {check: atention=flash2 vs eager >= 2x}", "claims.yaml:3:17: unknown axis 'atention'"),
+        ("mine: {check: lora=8 2x, metric: speedup}", "'metric' stands in the sentence of 'check' already"),
+    ],
+)
+def test_what_is_wrong_in_a_claims_file_has_a_place(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "claims.yaml").write_text(f"schema: 1\nclaims:\n  {line}\n", encoding="utf-8")
+    with pytest.raises(ClaimsError) as error:
+        read_claims(tmp_path / "claims.yaml")
+    assert message in str(error.value)
