@@ -27,7 +27,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.environ["CLAIMBENCH_SLURM_PORT"] = str(_free_ports())
     _script("start", str(where))
     os.environ["SLURM_CONF"] = str(where / "slurm.conf")
-    os.environ["OMP_NUM_THREADS"] = "1"
     yield where
     _script("stop", str(where))
     del os.environ["SLURM_CONF"]

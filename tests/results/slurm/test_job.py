@@ -1,0 +1,129 @@
+"""A job's file: what was planned arrives on the node as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.environment import Device, Environment
+from harness.results.record import Record
+from harness.results.rounds import Round, rounds_of
+from harness.results.slurm.cluster import GONE, Cluster, JobState, batch_script
+from harness.results.slurm.job import Job, errand_of, label
+from harness.results.slurm.node import Outbox, environment_from
+from harness.results.slurm.sent import Said, Sent
+from harness.results.store import Store
+from harness.trial.interrupts import Interrupts
+from harness.trial.outcome import Outcome
+from tests.records import many_records
+from tests.results.plans import a_block, a_plan
+
+HERE = Environment(cores=2, processor="a CPU", packages={"torch": "2.13.0"})
+PLAN = a_plan(a_block("a", options={"seconds": 0.5}), a_block("b", rounds=1), refusals={"batch_size=2": "no GPU here"})
+
+
+def job_of(rounds: list[Round], **others: object) -> Job:
+    blocks = list({each.key: each.block for each in rounds}.values())
+    errands = tuple(
+        errand_of(each, blocks.index(each.block), {trial.arm.name: 3 for trial in each.trials}) for each in rounds
+    )
+    fields = {"name": "claimbench-1", "scale": PLAN.scale, "gpu": False, "seconds": 600.0, "data_folder": "data"}
+    return Job(**{**fields, "blocks": tuple(blocks), "errands": errands, **others})  # type: ignore[arg-type]
+
+
+def test_rounds_arrive_as_they_were_sent(tmp_path: Path) -> None:
+    sent = list(rounds_of(PLAN, HERE))
+    job_of(sent).write(tmp_path)
+    arrived = [each for _, each in Job.read(tmp_path).rounds(HERE)]
+    assert arrived == sent
+    assert [trial.arm.cell.key for each in arrived for trial in each.trials] == [
+        trial.arm.cell.key for each in sent for trial in each.trials
+    ]
+    assert [label(each) for each in arrived] == [label(each) for each in sent]
+
+
+def test_a_machine_as_it_was_told() -> None:
+    gpu = Device(index=3, name="NVIDIA H100", uuid="GPU-1", memory_bytes=1, compute_capability=(9, 0))
+    told = replace(HERE, devices=(gpu,))
+    assert environment_from(told.as_json()) == told
+
+
+def test_a_node_of_another_kind_runs_nothing_and_says_what_it_is(tmp_path: Path) -> None:
+    job = job_of(list(rounds_of(PLAN, HERE)))
+    with Interrupts() as interrupts:
+        outbox = Outbox(folder=tmp_path, job=job, interrupts=interrupts)
+        outbox.expect(job, replace(HERE, processor="another CPU"))
+        outbox.end()
+    assert outbox.expected == {}
+    said = Sent(folder=tmp_path, rounds={}).said()
+    assert said is not None
+    assert said.unlike["processor"] == ["another CPU", 2]
+
+
+def test_rounds_that_do_not_fit_or_come_after_a_stop_are_left_for_later(tmp_path: Path) -> None:
+    first, second, third = rounds_of(PLAN, HERE)
+    job = job_of([first, second, third], expected={label(first): 10.0, label(second): 700.0})
+    with Interrupts() as interrupts:
+        outbox = Outbox(folder=tmp_path, job=job, interrupts=interrupts)
+        outbox.expect(job, HERE)
+        assert outbox.begin(first) == {"baseline": 3, "control": 3, "batch_size=2": 3}
+        assert outbox.begin(second) is None, "700 s do not fit into 600 s"
+        (tmp_path / "stop").touch()
+        assert outbox.begin(third) is None
+        outbox.end()
+    assert Sent(folder=tmp_path, rounds={}).said() == Said(postponed=frozenset({label(second), label(third)}))
+
+
+def test_a_job_is_over_when_slurm_or_its_own_word_says_so_and_lost_after_a_second_look(tmp_path: Path) -> None:
+    (first, *_) = rounds_of(PLAN, HERE)
+    sent = Sent(folder=tmp_path, rounds={label(first): first})
+    sent.look(JobState(number="7", state="RUNNING"))
+    assert not sent.ended
+    sent.look(GONE)
+    assert not sent.ended, "its files may not be seen here yet"
+    sent.look(GONE)
+    assert sent.ended
+    assert (sent.state.number, sent.state.state) == ("7", "GONE")
+
+
+@pytest.fixture
+def whole() -> list[Record]:
+    """A round of a block, as a job would leave it."""
+    records = many_records(20)
+    first = records[0]
+    return [each for each in records if (each.block, each.round) == (first.block, first.round)]
+
+
+def test_a_round_that_comes_back_twice_is_kept_once(tmp_path: Path, whole: list[Record]) -> None:
+    with Store.open(tmp_path / "results.sqlite", writable=True) as store:
+        assert store.add_round(whole)
+        assert store.add_round(whole)
+        again = [replace(record, started_at="2031-01-01T00:00:00.000+00:00") for record in whole]
+        assert not store.add_round(again), "another run of a round that is there already"
+        assert store.count() == len(whole)
+
+
+def test_a_round_that_comes_back_replaces_what_an_unfinished_run_left(tmp_path: Path, whole: list[Record]) -> None:
+    half = replace(whole[0], started_at="2021-01-01T00:00:00.000+00:00", outcome=Outcome.INTERRUPTED)
+    with Store.open(tmp_path / "results.sqlite", writable=True) as store:
+        store.add(half)
+        assert store.add_round(whole)
+        valid = list(store.records(include_superseded=False))
+        assert sorted(record.arm for record in valid) == sorted(record.arm for record in whole)
+        assert store.count() == len(whole) + 1, "nothing stored is removed"
+
+
+def test_the_batch_script_asks_for_what_the_options_say(tmp_path: Path) -> None:
+    cluster = Cluster(
+        partition="gpu", account="lab", gpus_per_node=8, minutes=120, extra={"qos": "high", "exclusive": ""}
+    )
+    lines = batch_script(cluster, tmp_path, name="claimbench-1", nodes=2).splitlines()
+    asked = {line.removeprefix("#SBATCH --") for line in lines if line.startswith("#SBATCH")}
+    wanted = {
+        "partition=gpu", "account=lab", "gpus-per-node=8", "time=120", "qos=high", "exclusive", "nodes=2",
+        "ntasks-per-node=1", "no-requeue", "job-name=claimbench-1",
+    }  # fmt: skip
+    assert wanted <= asked
+    assert any("submitit" in line for line in lines)
