@@ -170,7 +170,7 @@ def run(
         isolation: `zygote` forks trials from a process that has imported torch; `spawn` starts an interpreter each.
         launcher: where trials run (`harness.results.launchers`), in place of `environment` and `isolation`; None: one
             at a time on this machine.
-        options: budget, limits and retries.
+        options: budget, limits and retries; None: without limits, and with the retries that the matrix states.
         on_event: told of everything that happens (`harness.results.events`).
         arguments: the command line, kept in the store.
 
@@ -184,7 +184,7 @@ def run(
     from harness.results.store import Store
 
     chosen = launcher or ThisMachine(environment=environment or machine(), isolation=isolation)
-    plan, how = chosen.prepared(plan), options or Options()
+    plan, how = chosen.prepared(plan), options or Options(retries=plan.retries)
     text = Path(plan.matrix_file).read_text(encoding="utf-8")
     with Store.open(store, writable=True) as kept, chosen.carrier(plan, kept, how) as carrier:
         number = kept.begin_run(

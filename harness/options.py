@@ -67,7 +67,7 @@ def slurm_minutes(text: str) -> int:
         found = 1440 * int(days or 0) + sum(number * unit for number, unit in zip(numbers, units, strict=False))
     except ValueError:
         found, numbers = 0, []
-    if found <= 0 or min(numbers) < 0 or len(parts) > 3:
+    if found <= 0 or min(numbers) < 0 or len(parts) > 3 or (dash and not days):
         raise typer.BadParameter(f"{text!r} is no length of time; write 02:00:00, 2h, or minutes")
     return math.ceil(found)
 
@@ -81,9 +81,13 @@ def slurm_time(text: str) -> str:
 def pairs(words: Iterable[str]) -> dict[str, str]:
     """`qos=high` → {"qos": "high"}; a word alone is a bare flag."""
     found = dict(word.partition("=")[::2] for word in words)
-    for wrong in (key for key in found if not re.fullmatch(r"[a-z][a-z0-9-]*", key)):
+    for wrong in (key for key, value in found.items() if not _is_option(key, value)):
         raise typer.BadParameter(f"{wrong!r} is no option of sbatch; write --slurm qos=high")
     return found
+
+
+def _is_option(key: str, value: str) -> bool:
+    return re.fullmatch(r"[a-z][a-z0-9-]*", key) is not None and value.isprintable()
 
 
 Matrix = Annotated[Path, typer.Option(help="The experiment: a YAML file of studies.")]
@@ -109,7 +113,9 @@ WallLimit = Annotated[
 Retry = Annotated[
     str, typer.Option(parser=outcomes, metavar="OUTCOMES", help="Run stored trials of these again: crash,timeout.")
 ]
-Retries = Annotated[int, typer.Option(min=0, help="Tries again, at once, after a crash or a timeout.")]
+Retries = Annotated[
+    int | None, typer.Option(min=0, help="Tries again, at once, after a crash or a timeout; in place of the matrix'.")
+]
 
 Sentence = Annotated[
     str, typer.Argument(help="The claim: 'attention=flash2 vs eager >= 2x'. docs/check.md has the grammar.")

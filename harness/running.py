@@ -34,7 +34,7 @@ def run(
     time_budget: options.TimeBudget = None,
     wall_limit: options.WallLimit = None,
     retry: options.Retry = "",
-    retries: options.Retries = 0,
+    retries: options.Retries = None,
     gpus: options.Gpus = None,
     launcher: options.Launcher = "local",
     partition: options.Partition = "",
@@ -64,7 +64,8 @@ def run(
     here = where.machine(store)
     planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
     how = Options(
-        time_budget_seconds=time_budget, wall_limit_seconds=wall_limit, retries=retries,
+        time_budget_seconds=time_budget, wall_limit_seconds=wall_limit,
+        retries=planned.retries if retries is None else retries,
         retry=frozenset(Outcome(word) for word in retry.split(",") if word),
     )  # fmt: skip
     with progress(console()) as on_event:

@@ -24,6 +24,8 @@ class Matrix:
     hash: str
     """SHA-256 of the file."""
     studies: tuple[Study, ...]
+    retries: int = 0
+    """Tries again, at once, after a crash or a timeout."""
 
     def blocks(self) -> Iterator[Block]:
         """Study by study, sweep point by sweep point."""
@@ -77,4 +79,4 @@ def read_matrix(
 
     document = read_document(path, MatrixError)
     reader = MatrixReader(document, Path(path).parent, axes, kinds=kinds, comparing_nothing=comparing_nothing)
-    return Matrix(file=document.file, hash=document.hash, studies=reader.read())
+    return Matrix(file=document.file, hash=document.hash, studies=reader.read(), retries=reader.retries)

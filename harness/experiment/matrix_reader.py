@@ -54,6 +54,8 @@ class MatrixReader:
         self._workloads: dict[str, _Entry | None] = {}
         """None: it is there, but something is wrong with it."""
         self._rounds = 0
+        self.retries = 0
+        """As the matrix states it, once it has been read."""
         self._trials = 0
 
     def read(self) -> tuple[Study, ...]:
@@ -64,6 +66,7 @@ class MatrixReader:
         """
         shape, _ = validate(MatrixShape, self._content, self._problems)
         self._rounds = shape.rounds if shape else FEWEST_ROUNDS
+        self.retries = shape.retries if shape else 0
         self._baseline = self._settings.mapping(self._section("baseline"), ["baseline"])
         for name, written in self._section("workloads").items():
             self._workloads[name] = self._workload(name, written)

@@ -26,7 +26,7 @@ def make_plan(matrix: Matrix, refuse: Refuse, scale: str = FULL, *, rounds: int 
     """
     planned = (block if rounds is None else replace(block, rounds=rounds) for block in blocks(matrix, scale))
     trials = tuple(trial for block in planned for trial in _trials(block, refuse))
-    return Plan(trials=trials, scale=scale, matrix_file=matrix.file, matrix_hash=matrix.hash)
+    return Plan(trials=trials, scale=scale, matrix_file=matrix.file, matrix_hash=matrix.hash, retries=matrix.retries)
 
 
 def _trials(block: Block, refuse: Refuse) -> Iterator[PlannedTrial]:

@@ -26,6 +26,8 @@ class MatrixShape(_Shape):
 
     schema_: Literal[1] = Field(alias="schema")
     rounds: Rounds = 5
+    retries: Annotated[int, Field(ge=0, le=10)] = 0
+    """How often a trial that crashed or ran out of time is tried again, at once."""
     workloads: dict[str, Any] = Field(min_length=1)
     baseline: dict[str, Any] = {}
     studies: dict[str, Any] = Field(min_length=1)

@@ -122,3 +122,5 @@ class Plan:
     """`full`, or `smoke` (tiny shapes: no figure of it says anything about a GPU)."""
     matrix_file: str
     matrix_hash: str
+    retries: int = 0
+    """Tries again, at once, after a crash or a timeout, as the matrix states it."""

@@ -50,10 +50,10 @@ TREE = YAML(typ="safe", pure=True).load(SEED)
 
 #: Words and values that mean something somewhere, so that mutations get past the first check.
 VOCABULARY = (
-        "schema", "rounds", "workloads", "baseline", "studies", "workload", "kind", "design", "axes", "sweep", "points",
-        "combinations", "options", "smoke", "question", "steps", "warmup_steps", "model", "data", "small", "other",
-        "tiny", "stdlib", "training", "estimator", "loader-only", "one-at-a-time", "factorial", "cumulative",
-        "leave-one-out", "off", "full", "flash2", "default", "nf4", *AXES,
+    "schema", "rounds", "workloads", "baseline", "studies", "workload", "kind", "design", "axes", "sweep", "points",
+    "combinations", "options", "smoke", "question", "steps", "warmup_steps", "model", "data", "small", "other",
+    "tiny", "stdlib", "training", "estimator", "loader-only", "one-at-a-time", "factorial", "cumulative",
+    "leave-one-out", "off", "full", "flash2", "default", "nf4", "retries", *AXES,
 )  # fmt: skip
 
 

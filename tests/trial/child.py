@@ -134,6 +134,15 @@ def _rank_one_dies(spec: TrialSpec, rank: int) -> None:
     _sleep(spec, rank)
 
 
+def _run_out_of_memory(spec: TrialSpec, rank: int) -> int:
+    TrialResult(outcome=Outcome.OOM, reason="out of device memory").write(Path(spec.record_path))
+    return 1
+
+
+def _be_inert(spec: TrialSpec, rank: int) -> None:
+    TrialResult(outcome=Outcome.INERT, reason="no kernel of it ran").write(Path(spec.record_path))
+
+
 def _rank_one_runs_out_of_memory(spec: TrialSpec, rank: int) -> int:
     if rank == 1:
         TrialResult(outcome=Outcome.OOM, reason="out of device memory").write(Path(spec.record_path))
@@ -189,6 +198,8 @@ _DEEDS = {
     "exit with 3": _exit_with_three,
     "have children and end": _have_children_and_end,
     "have children and sleep": _have_children_and_sleep,
+    "run out of memory": _run_out_of_memory,
+    "be inert": _be_inert,
     "rank one dies": _rank_one_dies,
     "rank one runs out of memory": _rank_one_runs_out_of_memory,
     "rank one dies, rank zero is content": _rank_one_dies_and_rank_zero_is_content,
