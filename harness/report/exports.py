@@ -94,7 +94,7 @@ def export(records: Iterable[Record], to: str, folder: Path | str) -> int:
 def _run(trials: list[Record]) -> TrackedRun:
     first = trials[0]
     point = formats.slug(formats.settings(first.sweep)) if first.sweep else ""
-    parts = (formats.slug(first.study), point, formats.slug(first.arm), first.fingerprint[:6])
+    parts = (formats.slug(first.study), point, formats.slug(first.arm), formats.slug(first.fingerprint[:6]))
     points = [(trial.round, _seconds(trial.started_at), scalars(trial)) for trial in trials]
     return TrackedRun(
         name="/".join(part for part in parts if part),

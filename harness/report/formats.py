@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from datetime import datetime
 
 #: What stands where there is no figure.
 ABSENT = "–"
+#: File systems allow 255 bytes, readers less.
+LONGEST_SLUG = 60
 
 
 def ratio(value: float | None) -> str:
@@ -104,8 +107,14 @@ def figure(name: str, value: float) -> str:
 
 
 def slug(text: str) -> str:
-    """A name that is safe as a file name and as an anchor: letters, digits, dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "unnamed"
+    """A name that is safe as a file name and as an anchor: letters, digits, dashes.
+
+    Where letters had to be left out, a hash keeps two names apart.
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    lost = len(plain) > LONGEST_SLUG or any(letter.isalnum() and not letter.isascii() for letter in text)
+    mark = f"-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}" if lost else ""
+    return f"{plain[:LONGEST_SLUG] or 'unnamed'}{mark}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import printable
 from harness.experiment.describe import PlanRow, plan_rows, summarise
 from harness.experiment.study import Plan, PlannedTrial, SweepPoint
 from harness.judgement.judged import Verdict
@@ -34,7 +35,8 @@ def console() -> Console:
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    """Names in them may come from anywhere: what a terminal would obey is written out."""
+    sys.stdout.writelines(f"{printable(part)}\n" for line in lines for part in line.split("\n"))
 
 
 def write_json(content: object) -> None:
@@ -130,7 +132,7 @@ def add_row(table: Table, *values: object) -> None:
     """Values as they stand: the square brackets of an interval are no markup."""
     from rich.text import Text
 
-    table.add_row(*(Text(formats.ABSENT if value is None else str(value)) for value in values))
+    table.add_row(*(Text(formats.ABSENT if value is None else printable(str(value))) for value in values))
 
 
 def _workload(row: PlanRow) -> str:

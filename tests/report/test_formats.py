@@ -24,7 +24,7 @@ from harness.report.tables import Table
         (formats.with_span(1.001, 0.998, 1.004), "1.001x [0.998, 1.004]"), (formats.with_span(2, None, None), "2.00x"),
         (formats.moment("2026-03-01T09:05:00+00:00"), "2026-03-01 09:05 UTC"), (formats.moment("soon"), "soon"),
         (formats.settings({"pin_memory": True, "workers": 4}), "pin_memory=true workers=4"),
-        (formats.slug("../../etc/Pass wd$"), "etc-pass-wd"), (formats.slug("训练"), "unnamed"),
+        (formats.slug("../../etc/Pass wd$"), "etc-pass-wd"), (formats.slug("训练"), "unnamed-a29c0d"),
         (formats.plural(1, "trial"), "1 trial"), (formats.plural(2000, "trial"), "2,000 trials"),
         (formats.sentence("the interval lies there"), "The interval lies there."), (formats.sentence(""), ""),
         (formats.figure("peak_bytes", 2.0**30), "1.00 GiB"), (formats.figure("call_seconds", 0.5), "500 ms"),
