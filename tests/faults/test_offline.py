@@ -6,6 +6,7 @@ refuses what would leave the machine.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -26,10 +27,8 @@ HERE = Path(__file__).parent / "offline"
 def cut_off() -> list[str]:
     """The words that give a command a network with nothing on it, or none where the kernel does not let us."""
     for words in (["unshare", "--net"], ["unshare", "--net", "--map-root-user"]):
-        if (
-            shutil.which("unshare")
-            and subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
-        ):
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            subprocess.run([*words, "true"], capture_output=True, check=True)
             return words
     return []
 

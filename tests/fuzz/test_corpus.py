@@ -1,6 +1,6 @@
 """The corpus of the coverage-guided fuzzers, replayed: seeds, and the inputs that they ever found a fault with.
 
-The fuzzers themselves need atheris and an hour (`tests.fuzz.fuzz_matrix`, `tests.fuzz.fuzz_claims`); this needs seconds.
+The fuzzers need atheris and an hour (`tests.fuzz.fuzz_matrix`, `tests.fuzz.fuzz_claims`); this needs seconds.
 """
 
 from __future__ import annotations
