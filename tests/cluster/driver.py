@@ -31,8 +31,8 @@ def quick() -> Plan:
 
 
 def slow() -> Plan:
-    """The same, of a second and a half each: time enough to break something."""
-    return a_plan(*(a_block(name, options={"seconds": 1.5}) for name in "ab"))
+    """The same, of a second each: time enough to break something."""
+    return a_plan(*(a_block(name, options={"seconds": 1.0}) for name in "ab"))
 
 
 def real() -> Plan:

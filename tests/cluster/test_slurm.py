@@ -219,8 +219,11 @@ def test_a_job_that_would_wait_for_ever_is_said(tmp_path: Path, two_nodes: Clust
         run(tmp_path, quick(), here, cluster=replace(two_nodes, minutes=90))
 
 
-def test_a_full_queue_is_said(tmp_path: Path, two_nodes: Cluster, here: Environment, folder: Path) -> None:
-    """The partition's limit on jobs in the queue, through an association, needs a database: here the whole queue's."""
+def test_a_full_queue_is_said(
+    tmp_path: Path, two_nodes: Cluster, here: Environment, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's limit needs an accounting database: here it is the whole queue's."""
+    monkeypatch.setattr(slurm, "_SECONDS_TO_SUBMIT", 4)  # sbatch itself would go on for two minutes
     notices: list[Event] = []
     configuration = folder / "slurm.conf"
     text = configuration.read_text()
