@@ -69,7 +69,7 @@ def good(device: Any, settings: Mapping[str, Any]) -> Any:
     return Model(), batches(), loss
 
 
-# -- that honour a setting themselves -----------------------------------------------------------------------------------
+# -- that honour a setting themselves ----------------------------------------------------------------------------------
 
 
 def honours_attention(device: Any, settings: Mapping[str, Any]) -> Any:
@@ -105,7 +105,7 @@ def ignores_checkpointing(device: Any, settings: Mapping[str, Any]) -> Any:
     )
 
 
-# -- with a fault -------------------------------------------------------------------------------------------------------
+# -- with a fault ------------------------------------------------------------------------------------------------------
 
 
 def raises(device: Any, settings: Mapping[str, Any]) -> Any:

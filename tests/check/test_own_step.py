@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_imported(tmp_path: Path) -> None:
     assert "cannot be imported at line 2: SyntaxError" in trial("build", file=tmp_path / "my.py").reason
 
 
-# -- the examples -------------------------------------------------------------------------------------------------------
+# -- the examples ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,8 @@ def test_a_file_that_cannot_be_imported(tmp_path: Path) -> None:
     [
         ("plain_step", {"checkpointing": "full"}, "checkpointing", "2 forwards a block"),
         ("huggingface_step", {"attention": "eager"}, "attention", "plain operations"),
-        ("huggingface_step", {"attention": "sdpa-flash"}, "attention", "aten::_scaled_dot_product_flash_attention_for_cpu"),
+        ("huggingface_step", {"attention": "sdpa-flash"}, "attention",
+         "aten::_scaled_dot_product_flash_attention_for_cpu"),
         ("huggingface_step", {"checkpointing": "full"}, "checkpointing", "2 forwards a block"),
         ("huggingface_step", {"lora": 4}, "lora", "5.64% trained"),
         ("collator_step", {"accumulation": 2}, "sequence_length", "2 samples of 32 tokens"),

@@ -127,7 +127,7 @@ def test_less_and_more_contradict_each_other() -> None:
     assert "contradict" in refused("lora=8 2x less but more memory".replace(" but", ""))
 
 
-# -- in a claims file ---------------------------------------------------------------------------------------------------
+# -- in a claims file --------------------------------------------------------------------------------------------------
 
 
 def test_a_claims_file_takes_the_same_sentences(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_claims_file_takes_the_same_sentences(tmp_path: Path) -> None:
 def test_in_a_study_of_a_matrix_both_arms_are_named_in_full(tmp_path: Path) -> None:
     file = tmp_path / "claims.yaml"
     file.write_text(
-        "schema: 1\nclaims:\n  mine: {check: 'checkpointing=full saves 30% to 50% peak memory', study: checkpointing}\n",
+        "schema: 1\nclaims:\n  mine: {study: checkpointing, check: checkpointing=full saves 30% to 50% peak memory}\n",
         encoding="utf-8",
     )
     found = read_claims(file).claims["mine"]

@@ -1,0 +1,130 @@
+"""`claimbench check`, from the command line to the answer, on a CPU.
+
+Claims that a loaded CPU settles in three rounds: bytes and counts are exact, and a speed claim is far from its edge.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from tests.commands import ROOT, claimbench
+
+EXAMPLES = ROOT / "examples"
+STEPS = Path(__file__).with_name("steps.py")
+SMALL = "at sequence_length=32 batch_size=2"
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One store for the module: a second sentence about the same arms runs nothing."""
+    return tmp_path_factory.mktemp("check")
+
+
+def check(folder: Path, sentence: str, workload: str, *more: str) -> dict[str, Any]:
+    said = claimbench(
+        "check", sentence, "--workload", workload, "--rounds", "3", "--device", "cpu", "--json", *more, cwd=folder
+    )
+    assert said.code == 0, said.err
+    found: dict[str, Any] = json.loads(said.out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("example", "arms", "true", "false"),
+    [
+        ("plain_step", "checkpointing=full vs off", "saves >= 50% activation memory", "saves >= 99% activation memory"),
+        ("huggingface_step", "lora=4 vs off", ">= 90% fewer trainable parameters",
+         ">= 99.9% fewer trainable parameters"),
+        ("collator_step", "batch_size=32 vs 2 at sequence_length=64", ">= 1.2x faster", ">= 100x faster"),
+    ],
+)  # fmt: skip
+def test_a_true_sentence_and_a_false_one(folder: Path, example: str, arms: str, true: str, false: str) -> None:
+    workload = f"{EXAMPLES}/{example}.py:build"
+    arms = arms if " at " in arms else f"{arms} {SMALL}"
+    first = check(folder, f"{arms} {true}", workload)
+    assert first["verdict"] == "confirmed", first["reason"]
+    second = check(folder, f"{arms} {false}", workload)
+    assert second["verdict"] == "refuted, below", second["reason"]
+    assert second["budget"]["used_seconds"] < first["budget"]["used_seconds"]
+    assert second["value"] == first["value"], "judged on the same trials"
+
+
+def test_the_answer_explains_itself(folder: Path) -> None:
+    """Parity, memory, why: the parts of a step add up to the measured one. An ordinary store and report beside it."""
+    found = check(folder, f"checkpointing=full vs off {SMALL} saves >= 50% activation memory",
+                  f"{EXAMPLES}/plain_step.py:build")  # fmt: skip
+    assert found["parity"]["holds"] is True
+    assert found["parity"]["gradient_error"] < 1e-5
+    assert [why["arm"] for why in found["why"]] == ["baseline", "checkpointing=full"]
+    for why in found["why"]:
+        assert sum(why["seconds"].values()) == pytest.approx(why["step_seconds"], rel=0.05)
+        assert why["seconds"]["matrix_products"] > 0
+        assert why["seconds"]["attention"] > 0
+    assert set(found["memory"]["baseline"]) == {"host"}
+    trials = harness.load(folder / found["store"])
+    assert set(trials["outcome"]) == {"ok"}
+    assert (folder / found["report"]).is_file()
+    judged = claimbench("judge", found["store"], "--claims", _claims(folder, found["sentence"]), "--json", cwd=folder)
+    assert json.loads(judged.out)[0]["verdict"] == "confirmed"
+
+
+def test_the_answer_in_words(folder: Path) -> None:
+    said = claimbench(
+        "check", f"checkpointing=full vs off {SMALL} saves >= 50% activation memory", "--workload",
+        f"{EXAMPLES}/plain_step.py:build", "--device", "cpu", cwd=folder,
+    )  # fmt: skip
+    for words in ("confirmed: ", "all in the store already", "parity: holds", "first gradient off by",
+                  "matrix products", "evidence: 2 forwards a block", "without an interval"):  # fmt: skip
+        assert words in said.out
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence", "verdict", "reason"),
+    [
+        ("in_eval", "optimizer=for-loop >= 2x", "not testable here", "the model is in eval mode"),
+        ("raises", "optimizer=for-loop >= 2x", "not testable here", "FileNotFoundError: weights.pt is not there"),
+        ("other_data", "optimizer=for-loop >= 2x", "invalid", "build gives other data at each call"),
+        ("masked", "attention=sdpa-flash vs sdpa >= 2x", "not testable here", "drop the mask in steps.py:masked"),
+        # build vouches for a setting that it ignores: both arms did the same to the last digit
+        ("ignores_checkpointing", "lora=8 >= 90% fewer trainable parameters", "invalid", "did exactly the same"),
+        ("good", "attention=eager vs sdpa >= 2x", "invalid", "attention=eager cannot be applied to steps.py:good"),
+        ("good", "attention=flash2 vs sdpa >= 2x", "not testable here", "attention=flash2 needs a GPU"),
+    ],
+)
+def test_a_fault_is_answered_in_words(tmp_path: Path, build: str, sentence: str, verdict: str, reason: str) -> None:
+    """The pilot is enough: no round is spent, and no verdict dressed up."""
+    found = check(tmp_path, sentence, f"{STEPS}:{build}")
+    assert found["verdict"] == verdict
+    assert reason in found["reason"]
+    assert (found["measured"], found["helped"], found["budget"]["rounds"]) == ("", "", None)
+
+
+def test_a_budget_that_is_too_short_says_what_it_would_take(tmp_path: Path) -> None:
+    said = claimbench("check", "optimizer=for-loop >= 2x", "--workload", f"{STEPS}:good", "--budget", "1s", "--device",
+                      "cpu", "--json", cwd=tmp_path)  # fmt: skip
+    found = json.loads(said.out)
+    assert found["verdict"] == "not run"
+    assert "three rounds need about" in found["reason"]
+
+
+def test_what_cannot_be_asked_launches_nothing(tmp_path: Path) -> None:
+    for arguments, words in (
+        (("atention=flash2 vs eager 2x", "--workload", "tiny"), "the nearest sentence that can be checked"),
+        (("lora=8 2x", "--workload", "my.py:build"), "there is no file my.py"),
+    ):
+        said = claimbench("check", *arguments, cwd=tmp_path)
+        assert said.code == 2
+        assert words in said.err
+        assert list(tmp_path.iterdir()) == []
+
+
+def _claims(folder: Path, sentence: str) -> Path:
+    file = folder / "own.yaml"
+    file.write_text(json.dumps({"schema": 1, "claims": {"mine": {"check": sentence}}}), encoding="utf-8")
+    return file

@@ -1,0 +1,146 @@
+"""From a sentence, a workload and a budget to trials: nothing here starts a process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.checking.question import Question, Size, ask
+from harness.checking.schedule import ArmTimes, Schedule, TooShort, schedule
+from harness.environment import Environment, detect
+from harness.errors import SentenceError, WorkloadError
+
+SENTENCE = "checkpointing=full saves 30% to 50% peak memory"
+STEP = "def build(device, settings):\n    raise RuntimeError('run in the parent')\n"
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> str:
+    (tmp_path / "my.py").write_text(STEP, encoding="utf-8")
+    return f"{tmp_path}/my.py:build"
+
+
+def cpu() -> Environment:
+    return replace(detect(), devices=())
+
+
+def test_a_block_of_baseline_control_and_cell(step: str) -> None:
+    plan = ask(f"{SENTENCE} at sequence_length=64", step).plan(cpu(), Size(warmup_steps=3, steps=5, rounds=4))
+    assert [sorted(trial.arm.name for trial in plan.trials if trial.round == each) for each in range(1, 5)] == [
+        ["baseline", "checkpointing=full", "control"]
+    ] * 4
+    block = plan.trials[0].block
+    assert block.options["named"] == ["checkpointing", "sequence_length"]
+    assert {arm.cell["sequence_length"] for arm in block.arms} == {64}
+    assert block.baseline.cell.workload.data == "own"
+
+
+def test_a_changed_file_is_another_question(step: str) -> None:
+    size = Size(warmup_steps=3, steps=5, rounds=3)
+    before = ask(SENTENCE, step).plan(cpu(), size).trials[0].block.key
+    Path(step.rpartition(":")[0]).write_text(f"{STEP}# changed\n", encoding="utf-8")
+    assert ask(SENTENCE, step).plan(cpu(), size).trials[0].block.key != before
+
+
+def test_sentences_about_the_same_arms_share_their_trials(step: str) -> None:
+    size = Size(warmup_steps=3, steps=5, rounds=3)
+    plans = [ask(text, step).plan(cpu(), size) for text in (SENTENCE, "checkpointing=full 20% slower")]
+    assert len({plan.trials[0].block.key for plan in plans}) == 1
+
+
+@pytest.mark.parametrize(
+    ("sweep", "points"),
+    [
+        ("sequence_length=512..4096", [512, 1024, 2048, 4096]),
+        ("sequence_length=4096..512", [4096, 2048, 1024, 512]),
+        ("sequence_length=100..300", [100, 200, 300]),
+        ("batch_size=8, 24, 2", [8, 24, 2]),
+        ("precision=bf16,fp32", ["bf16", "fp32"]),
+    ],
+)
+def test_a_sweep_is_a_range_doubled_through_or_a_list(step: str, sweep: str, points: list[Any]) -> None:
+    question = ask(SENTENCE, step, sweep)
+    assert [next(iter(point.values())) for point in question.points] == points
+    plan = question.plan(cpu(), Size(warmup_steps=3, steps=5, rounds=3))
+    assert len(plan.trials) == 9 * len(points)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ("sequence_length", "write an axis and its settings"),
+        ("sequence_lenght=1..4", "did you mean 'sequence_length'"),
+        ("checkpointing=off,full", "the sentence fixes checkpointing already"),
+        ("sequence_length=a..b", "whole numbers at both ends"),
+        ("sequence_length=2..1048576", "up to 12 different settings"),
+        ("sequence_length=64,64", "up to 12 different settings"),
+    ],
+)
+def test_a_sweep_that_is_none(step: str, sweep: str, message: str) -> None:
+    with pytest.raises(SentenceError) as error:
+        ask(SENTENCE, step, sweep)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        ("absent.py:build", "there is no file absent.py"),
+        ("my.py", "name the function too, as in my.py:build"),
+        ("gpt2-123m", "did you mean 'gpt2-124m'"),
+    ],
+)
+def test_a_workload_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.py").write_text(STEP, encoding="utf-8")
+    with pytest.raises(WorkloadError) as error:
+        ask(SENTENCE, workload)
+    assert message in str(error.value)
+
+
+# -- how much fits -----------------------------------------------------------------------------------------------------
+
+
+def fitting(seconds: float, *, step: float = 0.1, around: float = 3.0, sweep: str | None = None,
+            rounds: int | None = None, gpu: bool = True) -> Schedule | TooShort:  # fmt: skip
+    question: Question = ask(SENTENCE, "tiny", sweep)
+    times = [ArmTimes(step_seconds=step, around_seconds=around)] * 3
+    return schedule(question, times, seconds=seconds, gpu=gpu, rounds=rounds)
+
+
+def test_as_many_rounds_as_fit_between_three_and_seven() -> None:
+    # 30 steps fill 3 s; a trial takes 3 + (8 + 30 + 3)·0.1 = 7.1 s, a round 21.3 s, the gradient check 9 s once
+    for seconds, rounds in ((1000, 7), ((5 * 21.3 + 9) / 0.9 + 1, 5), ((3 * 21.3 + 9) / 0.9 + 1, 3)):
+        found = fitting(seconds)
+        assert isinstance(found, Schedule)
+        assert (found.size.rounds, found.size.steps, found.size.warmup_steps) == (rounds, 30, 8)
+
+
+def test_with_less_time_a_window_is_shorter_before_three_rounds_are_given_up() -> None:
+    found = fitting((3 * 21.3 + 9) / 0.9 - 1)
+    assert isinstance(found, Schedule)
+    # 10 steps: a round is 3·(3 + 2.1) = 15.3 s, so that a fourth fits into the 63 s that are left
+    assert (found.size.rounds, found.size.steps) == (4, 10)
+
+
+def test_where_three_rounds_do_not_fit_it_says_how_long_they_need() -> None:
+    found = fitting(30)
+    assert isinstance(found, TooShort)
+    # with 5 steps a round is 3·(3 + 1.6) = 13.8 s
+    assert found.needed_seconds == pytest.approx((3 * 13.8 + 9) / 0.9)
+
+
+def test_a_sweep_runs_as_far_as_three_rounds_of_its_points_fit() -> None:
+    found = fitting(400, sweep="sequence_length=512..8192", step=0.2)
+    assert isinstance(found, Schedule)
+    assert 1 <= found.points < 5
+    assert found.size.rounds >= 3
+
+
+def test_rounds_that_are_asked_for_are_run_whatever_the_budget() -> None:
+    found = fitting(30, rounds=9)
+    assert isinstance(found, Schedule)
+    assert found.size.rounds == 9
