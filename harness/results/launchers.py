@@ -10,7 +10,7 @@ rounds to where they run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,12 +90,17 @@ class SeveralGpus:
     @contextmanager
     def carrier(self, plan: Plan, store: Store, options: Options) -> Iterator[Carrier]:
         from harness.results.collect import modules_of
-        from harness.results.side_by_side import SideBySide, zygotes
+        from harness.results.side_by_side import SideBySide
+        from harness.trial.launch import LocalLauncher
+
+        modules = modules_of(plan)
+
+        def zygote(variables: Mapping[str, str]) -> LocalLauncher:
+            return LocalLauncher(gpu=True, isolation=self.isolation, modules=modules, variables=variables)
 
         yield SideBySide(
             environment=self.environment, workplace=Workplace.beside(store.path), retries=options.retries,
-            wall_limit_seconds=options.wall_limit_seconds,
-            make_launcher=zygotes(gpu=True, isolation=self.isolation, modules=modules_of(plan)),
+            wall_limit_seconds=options.wall_limit_seconds, make_launcher=zygote,
         )  # fmt: skip
 
 

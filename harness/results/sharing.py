@@ -39,6 +39,11 @@ def split(each: Round) -> Iterator[Round]:
         yield replace(each, trials=(trial,))
 
 
+def elsewhere(part: Round, lane: int) -> Round:
+    """The same trial as load on another lane: in a folder of its own, with a record that nobody keeps."""
+    return replace(part, trials=tuple(replace(trial, position=1000 + lane) for trial in part.trials))
+
+
 def _suits(trial: PlannedTrial) -> bool:
     """The first baseline that runs, trains, and needs one device."""
     plain = trial.arm.role is Role.BASELINE and trial.refusal is None and trial.block.kind == "training"

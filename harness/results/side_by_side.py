@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from queue import SimpleQueue
 
@@ -20,12 +20,11 @@ from harness.experiment.study import PlannedTrial
 from harness.results.carrier import Attempts, Desk, run_round
 from harness.results.record import Record
 from harness.results.rounds import Round
-from harness.results.sharing import ARM, is_control, split
+from harness.results.sharing import ARM, elsewhere, is_control, split
 from harness.results.tries import Tries
 from harness.results.workplace import Workplace
-from harness.trial import preload
 from harness.trial.interrupts import Interrupts
-from harness.trial.launch import Launcher, LocalLauncher
+from harness.trial.launch import Launcher
 from harness.trial.nvml import Meter, meters
 from harness.trial.sampler import Sampler
 
@@ -224,19 +223,13 @@ def _measure_sharing(each: Round, number: int, lanes: Sequence[_Lane], news: Sim
     for part in split(each):
         those = list(lanes) if part.trials[0].arm.name == ARM else [ours]
         for index, lane in enumerate(those):
-            lane.give(part if lane is ours else _elsewhere(part, index), attempts)
+            lane.give(part if lane is ours else elsewhere(part, index), attempts)
         resting = 0
         while resting < len(those):
             said = news.get()
             resting += _report(said, desk, keep=said.lane is ours)
         if desk.interrupts.soft:
             return
-
-
-def _elsewhere(part: Round, index: int) -> Round:
-    """The same trial as load on another lane: in a folder of its own, with a record that nobody keeps."""
-    trials = tuple(replace(trial, position=1000 + index) for trial in part.trials)
-    return replace(part, trials=trials)
 
 
 def _report(said: _News, desk: Desk, *, keep: bool = True) -> bool:
@@ -254,12 +247,3 @@ def _report(said: _News, desk: Desk, *, keep: bool = True) -> bool:
     elif keep:
         desk.started(said.trial, said.attempt)
     return False
-
-
-def zygotes(*, gpu: bool, isolation: str, modules: Sequence[str] = preload.MODULES) -> MakeLauncher:
-    """The launcher of every lane: forks trials on this machine."""
-
-    def make(variables: Mapping[str, str]) -> Launcher:
-        return LocalLauncher(gpu=gpu, isolation=isolation, modules=modules, variables=variables)
-
-    return make
