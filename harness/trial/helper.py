@@ -30,6 +30,10 @@ class StoppedWhileStarting(Exception):  # noqa: N818 - not an error: the user as
     """The run was stopped while the helper was still importing."""
 
 
+class KilledWhileStarting(LaunchError):  # noqa: N818 - named like its sisters
+    """Somebody killed the helper while it was still importing: that says nothing of the next one."""
+
+
 class HelperGone(Exception):  # noqa: N818 - a fact about another process, handled where trials are watched
     """The helper process has ended, or no longer answers."""
 
@@ -52,6 +56,7 @@ class Helper:
         """Start the process and wait until it has imported everything.
 
         Raises:
+            KilledWhileStarting: it was killed.
             LaunchError: it died, imported something that must not be forked, or took too long.
             StoppedWhileStarting: `interrupts.now` was set meanwhile.
         """
@@ -72,7 +77,9 @@ class Helper:
             except HelperGone:
                 status = process.wait()
                 helper.close()
-                raise LaunchError(_why_it_died(status, output)) from None
+                # its own status, or what the keeper says of the zygote
+                killed = status in (-signal.SIGKILL, 128 + signal.SIGKILL)
+                raise (KilledWhileStarting if killed else LaunchError)(_why_it_died(status, output)) from None
             except BaseException:
                 helper.close()
                 raise
@@ -175,6 +182,7 @@ def _output(log: Path | None) -> IO[bytes]:
 def _why_it_died(status: int, output: IO[bytes]) -> str:
     output.seek(0)
     lines = output.read().decode(errors="replace").strip().splitlines()
-    how = f"was killed by {processes.signal_name(-status)}" if status < 0 else f"ended with status {status}"
+    number = -status if status < 0 else status - 128
+    how = f"was killed by {processes.signal_name(number)}" if number > 0 else f"ended with status {status}"
     last = f": {lines[-1]}" if lines else ""
     return f"The process that starts trials {how} before it was ready{last}; check that torch can be imported."

@@ -8,6 +8,7 @@ Whatever happens, `run` returns how the trial ended, and when it returns no proc
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from harness.errors import LaunchError
 from harness.trial import preload, processes
 from harness.trial.channel import Message
 from harness.trial.classify import classify
-from harness.trial.helper import Helper, StoppedWhileStarting
+from harness.trial.helper import Helper, KilledWhileStarting, StoppedWhileStarting
 from harness.trial.interrupts import Interrupts
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult, TrialSpec
@@ -28,6 +29,8 @@ from harness.trial.supervision import OnForked, Patience, supervise
 
 #: What a child calls, with the path of its TrialSpec.
 ENTRY = "harness.trial.worker:main"
+#: How often the helper is started before it is given up that somebody kills it each time.
+_STARTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,10 +131,15 @@ class LocalLauncher:
         self.close()
 
     def _ready_helper(self, interrupts: Interrupts | None) -> Helper:
-        if self._helper is None or not self._helper.alive:
-            self.close()
-            modules = self.modules if self.isolation == "zygote" else ()
-            self._helper = Helper.start(modules=modules, gpu=self.gpu, log=self.log, interrupts=interrupts)
+        if self._helper is not None and self._helper.alive:
+            return self._helper
+        self.close()
+        modules = self.modules if self.isolation == "zygote" else ()
+        for _ in range(_STARTS - 1):
+            with contextlib.suppress(KilledWhileStarting):
+                self._helper = Helper.start(modules=modules, gpu=self.gpu, log=self.log, interrupts=interrupts)
+                return self._helper
+        self._helper = Helper.start(modules=modules, gpu=self.gpu, log=self.log, interrupts=interrupts)
         return self._helper
 
     def _run_once(

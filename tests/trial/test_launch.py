@@ -251,6 +251,40 @@ def test_a_helper_killed_between_two_trials_is_replaced(launcher: LocalLauncher,
     assert run(launcher, tmp_path / "two", "write a result").outcome is Outcome.OK
 
 
+SLOW_TO_START = """\
+import os, pathlib, signal, time
+here = pathlib.Path(__file__).parent
+number = len(list(here.glob("start-*")))
+(here / f"start-{{number}}").write_text(str(os.getpid()))
+if number < {kills}:
+    os.kill({victim}, signal.SIGKILL)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("victim", ["os.getpid()", "os.getppid()"], ids=["zygote", "keeper"])
+def test_a_helper_killed_while_it_starts_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
+) -> None:
+    (tmp_path / "slow_module.py").write_text(SLOW_TO_START.format(kills=2, victim=victim))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with LocalLauncher(gpu=False, modules=("slow_module",), entry="tests.trial.child:main") as launcher:
+        assert run(launcher, tmp_path / "trial", "write a result").outcome is Outcome.OK
+    assert len(list(tmp_path.glob("start-*"))) == 3
+
+
+def test_a_helper_that_is_killed_each_time_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_module.py").write_text(SLOW_TO_START.format(kills=9, victim="os.getpid()"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    spec = a_spec(tmp_path / "trial", "sleep")
+    with (
+        LocalLauncher(gpu=False, modules=("slow_module",), entry="tests.trial.child:main") as launcher,
+        pytest.raises(LaunchError, match="was killed by SIGKILL before it was ready"),
+    ):
+        launcher.run(spec, ranks=1, wall_limit_seconds=5, environment={})
+    assert len(list(tmp_path.glob("start-*"))) == 3
+
+
 def test_a_stopped_run_kills_the_trial_at_once(launcher: LocalLauncher, tmp_path: Path) -> None:
     interrupts = Interrupts()
 
