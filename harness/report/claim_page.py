@@ -17,6 +17,7 @@ from harness.report.pictures import losses_picture, sweep_picture
 from harness.report.rangeplot import range_plot
 from harness.report.sweeps import Sweep, sweeps_of
 from harness.report.verdicts import LOOKS, Look, rank
+from harness.report.why import why_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,8 @@ class ClaimPage:
     figures: tables.Table | None
     evidence: tables.Table | None
     parity: tables.Table | None
+    why: tables.Table | None
+    """Where the time of a step went, baseline first."""
     details: tuple[Detail, ...]
     sweeps: tuple[tuple[Sweep, Picture | None], ...]
     losses: Picture | None
@@ -120,7 +123,8 @@ def _page(
  study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
         memory=tables.memory_table(group), figures=tables.figures_table(group),
-        evidence=proof.evidence_table(arms), parity=proof.parity_table(arms), details=details(verdict, metric),
+        evidence=proof.evidence_table(arms), parity=proof.parity_table(arms),
+        why=why_table([*_baseline(primary), *arms]), details=details(verdict, metric),
         sweeps=tuple((sweep, sweep_picture([(verdict, claim.bounds)], sweep, gallery)) for sweep in sweeps),
         losses=losses if first == anchor else None, losses_at="" if first == anchor else first,
     )  # fmt: skip
@@ -141,6 +145,10 @@ def _arms(claim: Claim, block: BlockResult | None) -> list[ArmResult]:
     names = {show_settings(settings) for settings in (claim.cell, *claim.also, *entries)} - {"baseline"}
     named = [arm for arm in block.arms if arm.name in names]
     return named or [arm for arm in block.arms if arm.role == "cell"]
+
+
+def _baseline(block: BlockResult | None) -> list[ArmResult]:
+    return [arm for arm in block.arms if arm.role == "baseline"] if block else []
 
 
 def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:
