@@ -6,7 +6,7 @@ warning beside the figure. In the smoke scale and on a CPU neither is looked for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from statistics import fmean, median
 from typing import Any
@@ -67,8 +67,6 @@ def impossible_mfu(record: Record) -> str:
 def foreign_process(record: Record) -> str:
     """Another process on the device takes time and memory that nobody can subtract."""
     foreign = record.clocks.get("foreign") or ()
-    if not isinstance(foreign, Sequence) or isinstance(foreign, str):
-        return f"{int(foreign)} foreign process(es) ran on the device"  # records of other tools give a number
     return f"{len(foreign)} foreign process(es) ran on the device: {', '.join(map(_who, foreign))}" if foreign else ""
 
 
@@ -116,10 +114,9 @@ def clock_gap(cell: Iterable[Record], baseline: Iterable[Record]) -> str:
     return f"SM clock {means[0]:.0f} MHz against {means[1]:.0f} MHz for the baseline ({gap:+.1%})"
 
 
-def _who(process: object) -> str:
+def _who(process: Mapping[str, Any]) -> str:
     """A process of someone else's, as the record has it: `pid 4711 with 3.0 GiB`."""
-    found = process if isinstance(process, Mapping) else {}
-    pid, used = found.get("pid"), numeric(found.get("bytes"))
+    pid, used = process.get("pid"), numeric(process.get("bytes"))
     memory = f" with {used / 2**30:.1f} GiB" if used else ""
     return f"{'unseen' if pid is None else f'pid {pid}'}{memory}"
 

@@ -17,8 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import Place, RecordsError
+from harness.errors import Place, RecordsError, printable
 from harness.results.record import RECORD_SCHEMA, TEXTS, Record
+from harness.results.sense import fault_in
 from harness.trial.numbers import decode
 from harness.trial.spec import misfit
 
@@ -103,6 +104,8 @@ def _checked(path: Path, number: int, line: str) -> Record:
         raise _wrong(path, number, _why(line, error)) from error
     if record.schema > RECORD_SCHEMA:
         raise _wrong(path, number, _newer(record.schema))
+    if fault := fault_in(record):
+        raise _wrong(path, number, _no_record(fault))
     return record
 
 
@@ -143,7 +146,7 @@ def _why(line: str, error: Exception) -> str:
         return _newer(schema)
     if not isinstance(error, ValidationError):
         return "not a record; remove the line"
-    return f"no record of claimbench: {misfit(error)}; remove the line or export again"
+    return _no_record(misfit(error))
 
 
 def fault_of(record: Record) -> str:
@@ -154,7 +157,11 @@ def fault_of(record: Record) -> str:
         _reader().validate_json(_with_numbers(record.as_text()), strict=True)
     except ValidationError as error:
         return misfit(error)
-    return ""
+    return printable(fault_in(record))
+
+
+def _no_record(fault: str) -> str:
+    return printable(f"no record of claimbench: {fault}; remove the line or export again")
 
 
 def _newer(schema: int) -> str:

@@ -103,6 +103,16 @@ def without(name: str) -> str:
         pytest.param(changed(losses=["nan", "x"]), r"losses\.1: .*number, found 'x'", id="text beside NaN"),
         pytest.param(changed(step_seconds=None), "step_seconds: .*found None", id="null for a list"),
         pytest.param(changed(cell=[]), "cell: .*found", id="a list for a mapping"),
+        pytest.param(changed(round=1 << 70), "round: .*from 0 to 9223372036854775807", id="a round beyond counting"),
+        pytest.param(changed(attempt=-1), "attempt: .*from 0 to", id="a try before the first"),
+        pytest.param(changed(tokens_per_second=-1.0), "tokens_per_second: .*not be negative, found -1", id="backwards"),
+        pytest.param(changed(step_seconds=[0.1, -0.1]), "step_seconds: .*not be negative", id="a step backwards"),
+        pytest.param(changed(environment={"devices": 8}), "environment.devices: .*list of objects", id="no devices"),
+        pytest.param(changed(environment={"devices": [{}]}), r"devices\.0: .*have a name", id="a nameless device"),
+        pytest.param(changed(environment={"packages": ["torch"]}), "packages: .*an object", id="no packages"),
+        pytest.param(changed(clocks={"foreign": 3}), "clocks.foreign: .*list of objects", id="no processes"),
+        pytest.param(changed(evidence={"lora": {"facts": 3}}), "evidence.lora.facts: .*object", id="no facts"),
+        pytest.param(changed(evidence={"lora": "yes"}), "evidence.lora: .*found 'yes'", id="no evidence"),
         pytest.param(changed(schema=RECORD_SCHEMA + 1), "newer claimbench.*upgrade", id="a newer schema"),
         pytest.param(
             changed(schema=RECORD_SCHEMA + 1, losses="none"), "newer claimbench.*upgrade", id="newer, other types"
