@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from harness.checking.answer import Answer
-from harness.judgement.judged import ArmResult, Parity
+from harness.judgement.judged import ArmResult, Interval, Parity
+from harness.judgement.metrics import metric_named
 from harness.judgement.rows import verdict_objects
 from harness.judgement.why import TITLES, TOLERANCE, Why
+from harness.judgement.words import measured
 from harness.report import formats
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def lines(answer: Answer) -> Iterator[str]:
         yield f"claimed {verdict.claimed}; measured {verdict.measured}; helped at all: {helped}"
     if verdict.scope:
         yield verdict.scope
-        yield from (_at_point(point) for point in verdict.details.get("points", ()))
+        yield from (_at_point(verdict.metric, point) for point in verdict.details.get("points", ()))
     yield from budget_lines(answer)
     cell = answer.arms.get("cell")
     if cell is not None and verdict.measured:
@@ -165,8 +167,11 @@ def _point(answer: Answer) -> str:
     return f", at {formats.settings(first)}" if first else ""
 
 
-def _at_point(point: dict[str, Any]) -> str:
-    value = formats.with_span(point["value"], point["low"], point["high"]) if point["value"] is not None else ""
+def _at_point(metric: str, point: dict[str, Any]) -> str:
+    value = ""
+    if point["value"] is not None:
+        interval = Interval(value=point["value"], low=point["low"], high=point["high"])
+        value = measured(metric_named(metric), interval)
     return f"  {point['name']}: {' '.join(part for part in (value, str(point['word'])) if part)}"
 
 
