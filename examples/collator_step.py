@@ -1,6 +1,6 @@
 """Text as Trainer has it: samples of uneven length, shuffled, padded by a collator. The words are Python's own sources.
 
-    claimbench check 'batch_size=32 vs 8 >= 1.5x' --workload examples/collator_step.py:build
+claimbench check 'batch_size=32 vs 8 >= 1.5x' --workload examples/collator_step.py:build
 """
 
 from __future__ import annotations

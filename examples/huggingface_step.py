@@ -1,7 +1,7 @@
 """A Hugging Face model, built from a configuration of a size that fits the device; nothing is downloaded.
 
-    claimbench check 'attention=sdpa vs eager >= 1.5x' --workload examples/huggingface_step.py:build
-    claimbench check 'lora=8 >= 90% fewer trainable parameters' --workload examples/huggingface_step.py:build
+claimbench check 'attention=sdpa vs eager >= 1.5x' --workload examples/huggingface_step.py:build
+claimbench check 'lora=8 >= 90% fewer trainable parameters' --workload examples/huggingface_step.py:build
 """
 
 from __future__ import annotations

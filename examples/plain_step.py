@@ -1,7 +1,7 @@
 """A training step in plain PyTorch: a small language model on bytes, of a size that fits the device.
 
-    claimbench check 'checkpointing=full saves 30% to 60% peak memory' --workload examples/plain_step.py:build
-    claimbench check 'compile=default vs off 1.3x to 2x' --workload examples/plain_step.py:build
+claimbench check 'checkpointing=full saves 30% to 60% peak memory' --workload examples/plain_step.py:build
+claimbench check 'compile=default vs off 1.3x to 2x' --workload examples/plain_step.py:build
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def below(folder: Path) -> set[str]:
 
 
 def test_names_never_become_paths_or_commands(hostile: list[Record], tmp_path: Path) -> None:
-    work = tmp_path / "deep" / "er" / "work"
+    work = tmp_path / "deep" / "er" / "place"
     work.mkdir(parents=True)
     write_lines(hostile, work / "hostile.jsonl")
     for command in (
@@ -91,7 +91,7 @@ def test_names_never_become_paths_or_commands(hostile: list[Record], tmp_path: P
         assert said.code == 0, said.err
         assert "Traceback" not in said.err
         assert "\x1b[2J" not in said.out + said.err, "a terminal would obey it"
-    outside = {name for name in below(tmp_path) if not name.startswith("deep/er/work/")}
+    outside = {name for name in below(tmp_path) if not name.startswith("deep/er/place/")}
     assert outside == set()
     names = below(work)
     assert any(name.startswith("reports/") for name in names)

@@ -27,7 +27,7 @@ def test_each_row_is_a_fault_with_what_is_seen_what_is_kept_and_its_test() -> No
     assert len(ROWS) > 40
     for row in ROWS:
         fault, seen, kept, test = (cell.strip() for cell in row.strip("|").split("|"))
-        assert fault and seen and kept, row
+        assert all((fault, seen, kept)), row
         assert re.fullmatch(r"`tests/[\w/]+\.py::test_\w+`( \(GPU\))?", test), row
 
 

@@ -88,9 +88,7 @@ class _Check:
             self.store.add_all(pilot)
             return answer_of(self.question, self.claims, judged, pilot, interrupted=summary.interrupted)
         left = deadline - time.monotonic()
-        fits = schedule(
-            self.question, pilot_times(pilot), seconds=left, gpu=self.environment.has_gpu, rounds=rounds
-        )
+        fits = schedule(self.question, pilot_times(pilot), seconds=left, gpu=self.environment.has_gpu, rounds=rounds)
         if isinstance(fits, TooShort):
             self.store.add_all(pilot)
             return answer_of(self.question, self.claims, _not_run(judged, fits, left), pilot)

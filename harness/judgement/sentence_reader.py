@@ -54,7 +54,7 @@ def _short(sentence: Sentence) -> str:
     """The sentence with a bare setting after `vs` where one is enough."""
     full = str(sentence)
     if len(sentence.cell) == 1 and sentence.cell.keys() == sentence.baseline.keys():
-        (axis, setting), = sentence.baseline.items()
+        ((axis, setting),) = sentence.baseline.items()
         full = full.replace(f" vs {axis}={show(setting)}", f" vs {show(setting)}", 1)
     return full
 

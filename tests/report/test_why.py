@@ -1,4 +1,4 @@
-"""Where a step's time went, on the page of a claim: from the trials' own breakdown, and nothing where they have none."""
+"""Where the time of a step went, on the page of a claim: shares and seconds from the records, never from elsewhere."""
 
 from __future__ import annotations
 
