@@ -14,13 +14,11 @@ ROWS = [line for line in PAGE.splitlines() if line.startswith("|") and not line.
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", PAGE)
 
 
-def tests_in(file: str) -> dict[str, str]:
+def defined_in(file: str) -> dict[str, str]:
     """Name of each test → its decorators, as they are written."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return {
-        each.name: " ".join(map(ast.unparse, each.decorator_list)) for each in functions if each.name[:5] == "test_"
-    }
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return {each.name: " ".join(map(ast.unparse, each.decorator_list)) for each in functions}
 
 
 def test_each_row_is_a_fault_with_what_is_seen_what_is_kept_and_its_test() -> None:
@@ -33,16 +31,16 @@ def test_each_row_is_a_fault_with_what_is_seen_what_is_kept_and_its_test() -> No
 
 @pytest.mark.parametrize(("file", "name"), sorted(set(NAMED)))
 def test_the_test_of_a_fault_exists(file: str, name: str) -> None:
-    assert name in tests_in(file)
+    assert name in defined_in(file)
 
 
 def test_rows_say_which_tests_need_a_gpu() -> None:
     for file, name, mark in re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`( \(GPU\))?", PAGE):
-        assert ("mark.gpu" in tests_in(file)[name]) == bool(mark), name
+        assert ("mark.gpu" in defined_in(file)[name]) == bool(mark), name
 
 
 @pytest.mark.parametrize("file", ["test_disk.py", "test_faults.py", "test_kills.py"])
 def test_no_fault_that_is_tested_is_left_out(file: str) -> None:
     named = {name for _, name in NAMED}
-    missing = {name for name in tests_in(f"tests/faults/{file}") if name not in named}
+    missing = {name for name in defined_in(f"tests/faults/{file}") if name not in named}
     assert missing <= {"test_a_kill_before_the_first_trial_leaves_nothing_either"}

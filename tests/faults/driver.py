@@ -35,6 +35,11 @@ def quick() -> Plan:
     return a_plan(*(a_block(name, sizes=(2, 3, 4), rounds=3, options={"seconds": 0.1}) for name in "abcd"))
 
 
+def short() -> Plan:
+    """Fifteen trials of a fraction of a second."""
+    return a_plan(a_block(sizes=(2, 3, 4), rounds=3, options={"seconds": 0.2}))
+
+
 def hungry() -> Plan:
     """A block of which one cell writes two megabytes to its cache."""
     return a_plan(a_block(deeds={3: "fill its cache"}, sizes=(2, 3), rounds=3))
@@ -59,7 +64,15 @@ def _real_block(name: str, *, rounds: int, sizes: tuple[int, ...] = (2, 3, 4)) -
     return a_block(name, sizes=sizes, rounds=rounds, workload=TINY, settings=SMALL, steps=3)
 
 
-PLANS = {"sleepers": sleepers, "quick": quick, "brief": brief, "hungry": hungry, "real": real, "few": few}
+PLANS = {plan.__name__: plan for plan in (sleepers, quick, short, brief, hungry, real, few)}
+    "sleepers": sleepers,
+    "quick": quick,
+    "short": short,
+    "brief": brief,
+    "hungry": hungry,
+    "real": real,
+    "few": few,
+}
 
 
 def environment(plan: str) -> Environment:

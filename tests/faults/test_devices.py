@@ -71,7 +71,7 @@ class FakeMeter:
 
 def full_scale() -> Plan:
     """Three rounds of a baseline, its control and one cell, as on a GPU. A trial is a sleep of `tests.trial.child`."""
-    return replace(a_plan(a_block(rounds=3, options={"seconds": 0.4})), scale="full")
+    return replace(a_plan(a_block(rounds=3, options={"seconds": 0.15})), scale="full")
 
 
 def run(folder: Path, meter: FakeMeter) -> list[Record]:

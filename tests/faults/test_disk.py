@@ -72,7 +72,7 @@ def test_a_command_on_a_full_disk_says_so_and_completes_when_there_is_room(disk:
     enlarge(disk, kilobytes=2 << 10)
     (disk / "matrix.yaml").write_text(SMALL_MATRIX.replace("data: synthetic", "data: stdlib"))
     fill(disk, leave_kilobytes=200)
-    command = ("run", "--study", "optimizer", "--device", "cpu")
+    command = ("run", "--study", "optimizer", "--device", "cpu", "--no-report")
     said = claimbench(*command, cwd=disk)
     assert said.code == 2
     assert "Traceback" not in said.out + said.err

@@ -23,7 +23,7 @@ from harness.trial.launch import ENTRY, LocalLauncher
 from harness.trial.nvml import meters
 from harness.trial.outcome import Outcome
 from harness.trial.processes import alive
-from tests.faults.driver import SMALL, TINY, quick
+from tests.faults.driver import SMALL, TINY, short
 from tests.faults.runs import CHILD, Run, check_complete
 from tests.results.plans import a_block, a_plan
 
@@ -138,7 +138,7 @@ def test_a_rank_that_is_killed_while_the_other_waits(
 
 
 def test_ctrl_c_once_at_a_running_command_finishes_its_trial(tmp_path: Path) -> None:
-    run = Run(tmp_path, "quick", CHILD)
+    run = Run(tmp_path, "short", CHILD)
     for _ in range(5):
         assert run.wait_for("finished") is not None
     assert run.wait_for("started") is not None
@@ -149,8 +149,8 @@ def test_ctrl_c_once_at_a_running_command_finishes_its_trial(tmp_path: Path) -> 
     assert last.endswith(" ok")
     assert run.finish() == 130
     assert [pid for pid in everything if alive(pid)] == []
-    assert Run(tmp_path, "quick", CHILD).finish() == 0
-    check_complete(tmp_path, quick())
+    assert Run(tmp_path, "short", CHILD).finish() == 0
+    check_complete(tmp_path, short())
 
 
 def test_ctrl_c_twice_at_a_running_command_stops_it_now(tmp_path: Path) -> None:
