@@ -65,14 +65,6 @@ def _real_block(name: str, *, rounds: int, sizes: tuple[int, ...] = (2, 3, 4)) -
 
 
 PLANS = {plan.__name__: plan for plan in (sleepers, quick, short, brief, hungry, real, few)}
-    "sleepers": sleepers,
-    "quick": quick,
-    "short": short,
-    "brief": brief,
-    "hungry": hungry,
-    "real": real,
-    "few": few,
-}
 
 
 def environment(plan: str) -> Environment:
