@@ -68,8 +68,17 @@ def _failed(error: Exception) -> TrialResult:
         return TrialResult(outcome=Outcome.OOM, reason="out of host memory")
     if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text.lower():
         return TrialResult(outcome=Outcome.OOM, reason=f"out of device memory: {text.splitlines()[0] if text else ''}")
+    if isinstance(error, ConnectionError | EOFError) and _from_multiprocessing(error):
+        # a worker that dies after it has announced a batch is first noticed when the batch is fetched from it
+        return TrialResult(
+            outcome=Outcome.CRASH, reason=f"DataLoader worker ended before its batch was fetched: {text}"
+        )
     first = text.splitlines()[0] if text else "no message"
     return TrialResult(outcome=Outcome.CRASH, reason=f"{type(error).__name__}: {first}")
+
+
+def _from_multiprocessing(error: Exception) -> bool:
+    return any("multiprocessing" in frame.filename for frame in traceback.extract_tb(error.__traceback__))
 
 
 if __name__ == "__main__":

@@ -116,7 +116,8 @@ def test_a_loader_worker_that_is_killed(folder: Path, launcher: LocalLauncher, m
 
     record = one_trial(folder, launcher, machine, meanwhile=kill_a_loader_worker, steps=20_000, workers=1)
     assert record.outcome is Outcome.CRASH
-    assert record.reason.startswith("RuntimeError: DataLoader worker")
+    # torch's own watch over its workers sees it, or the batch that was being fetched from it is lost
+    assert record.reason.startswith(("RuntimeError: DataLoader worker", "DataLoader worker ended before its batch"))
 
 
 def test_a_rank_that_never_joins_the_others(folder: Path, launcher: LocalLauncher, machine: Environment) -> None:
