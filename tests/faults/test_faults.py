@@ -73,7 +73,7 @@ def one_trial(
         after = replace(block, study="after", steps=3)
         fill(store, a_plan(after), launcher, machine)
         records = list(store.records())
-    assert [record.outcome for record in records[1:]] == [Outcome.OK, Outcome.OK], "the run went on"
+    assert [record.outcome for record in records[1:]] == [Outcome.OK, Outcome.OK], [each.reason for each in records]
     assert launcher._helper is None or psutil.Process(launcher._helper.zygote_pid).children(recursive=True) == []
     return records[0]
 
@@ -102,7 +102,7 @@ def test_a_host_without_memory_for_a_tensor(folder: Path, launcher: LocalLaunche
         folder, launcher, machine, entry="tests.faults.entries:short_of_memory", batch_size=1024, sequence_length=1024
     )
     assert record.outcome is Outcome.OOM, record.reason
-    assert record.reason == "out of host memory"
+    assert record.reason == "out of host memory", record.reason
 
 
 def test_a_host_without_memory_for_python(folder: Path, launcher: LocalLauncher, machine: Environment) -> None:
