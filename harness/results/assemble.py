@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from harness.experiment.study import PlannedTrial, Role
-from harness.results.lines import fault_of
+from harness.results.lines import as_read_back
 from harness.results.record import NAMES, Record
 from harness.trial.device import DeviceFigures
 from harness.trial.launch import Finished
@@ -50,10 +50,10 @@ def record_of(
 ) -> Record:
     """The record of a trial that was launched; a crash where what it measured does not fit one."""
     record = _assembled(trial, finished, device, at=at, circumstances=circumstances)
-    fault = fault_of(record)
-    if not fault:
-        return record
-    reason = f"Its result does not fit a record: {fault}."
+    try:
+        return as_read_back(record)
+    except ValueError as fault:
+        reason = f"Its result does not fit a record: {fault}."
     lost = replace(finished, outcome=Outcome.CRASH, reason=reason, result=None)
     return _assembled(trial, lost, device, at=at, circumstances=circumstances)
 

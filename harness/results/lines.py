@@ -149,15 +149,21 @@ def _why(line: str, error: Exception) -> str:
     return _no_record(misfit(error))
 
 
-def fault_of(record: Record) -> str:
-    """Why a record that was just put together could not be read back from a file, or nothing."""
+def as_read_back(record: Record) -> Record:
+    """A record that was just put together as it will come back from a file: a 0 where a figure stands is 0.0.
+
+    Raises:
+        ValueError: it would not come back; what does not fit, in a few words.
+    """
     from pydantic import ValidationError
 
     try:
-        _reader().validate_json(_with_numbers(record.as_text()), strict=True)
+        found = _reader().validate_json(_with_numbers(record.as_text()), strict=True)
     except ValidationError as error:
-        return misfit(error)
-    return printable(fault_in(record))
+        raise ValueError(misfit(error)) from error
+    if fault := fault_in(found):
+        raise ValueError(printable(fault))
+    return found
 
 
 def _no_record(fault: str) -> str:

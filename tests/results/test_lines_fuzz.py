@@ -179,3 +179,9 @@ def test_a_figure_of_another_type_is_named_and_takes_the_result_with_it(folder: 
     assert record.outcome is Outcome.CRASH
     assert record.reason == "Its result does not fit a record: losses: Input should be a valid array, found 'low'."
     assert record.mfu is None
+
+
+def test_a_whole_number_where_a_figure_stands_is_a_figure(folder: Path) -> None:
+    """Else the same record would be other bytes after an export and an import."""
+    record = recorded(json.dumps({**RESULT, "measured": {"tokens_per_second": 500}}).encode(), folder)
+    assert repr(record.tokens_per_second) == "500.0"
