@@ -32,7 +32,7 @@ def sleepers() -> Plan:
 
 def quick() -> Plan:
     """Sixty trials of a fraction of a second, by `tests.trial.child`."""
-    return a_plan(*(a_block(name, sizes=(2, 3, 4), rounds=3, options={"seconds": 0.1}) for name in "abcd"))
+    return a_plan(*(a_block(name, sizes=(2, 3, 4), rounds=3, options={"seconds": 0.05}) for name in "abcd"))
 
 
 def short() -> Plan:

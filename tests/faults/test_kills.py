@@ -19,7 +19,7 @@ from tests.trial.notes import living, wait_for_notes
 
 #: 20 in CI (and few of trials that import torch, which take minutes there), 200 of either before a release.
 KILLS = int(os.environ.get("CLAIMBENCH_KILLS", "20"))
-KILLS_OF_REAL_TRIALS = int(os.environ.get("CLAIMBENCH_KILLS", "3"))
+KILLS_OF_REAL_TRIALS = int(os.environ.get("CLAIMBENCH_KILLS", "2"))
 PLAN_OF_REAL_TRIALS = "real" if "CLAIMBENCH_KILLS" in os.environ else "few"
 
 
