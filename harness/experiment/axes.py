@@ -11,6 +11,16 @@ from harness.errors import suggestion
 Setting = bool | int | float | str
 
 
+def show_setting(value: object) -> str:
+    """A setting as it is written in a matrix: `true`, not Python's `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def show_settings(settings: Mapping[str, object]) -> str:
+    """`attention=flash2 precision=bf16`, or nothing where there are none."""
+    return " ".join(f"{axis}={show_setting(value)}" for axis, value in settings.items())
+
+
 class AxisError(ValueError):
     """A word is not an axis, or a value is not one of its settings. The reader of the matrix adds the place."""
 
@@ -52,7 +62,7 @@ class Axis:
 
     def describe(self) -> str:
         """The settings in words, default first: `off, or an integer from 1 to 512`."""
-        words = [self._show(word) for word in sorted(self.settings, key=lambda word: word != self.default)]
+        words = [show_setting(word) for word in sorted(self.settings, key=lambda word: word != self.default)]
         if self.number is not None:
             kind = "an integer" if self.number is int else "a number"
             top = "" if self.maximum == float("inf") else f" to {self.maximum:.15g}"
@@ -70,10 +80,6 @@ class Axis:
 
     def _nearest(self, value: object) -> str:
         return suggestion(value, self.settings) if isinstance(value, str) and self.settings else ""
-
-    @staticmethod
-    def _show(word: Setting) -> str:
-        return str(word).lower() if isinstance(word, bool) else str(word)
 
 
 class AxisTable(Mapping[str, Axis]):

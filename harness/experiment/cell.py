@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from harness.experiment.axes import Setting
+from harness.experiment.axes import Setting, show_settings
 from harness.experiment.workloads import located
 
 
@@ -76,9 +76,4 @@ class Cell:
 
     def label(self, baseline: Cell) -> str:
         """`attention=flash2 precision=bf16`, or `baseline` when nothing differs."""
-        changes = self.changes_from(baseline)
-        return " ".join(f"{axis}={_show(value)}" for axis, value in changes.items()) or "baseline"
-
-
-def _show(value: Setting) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return show_settings(self.changes_from(baseline)) or "baseline"

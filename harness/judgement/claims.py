@@ -38,6 +38,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
+from harness.experiment import axes
+
 #: One value of an axis as it stands in YAML: `true` stays a truth value and `8` a whole number.
 YamlSetting = StrictBool | StrictInt | StrictFloat | StrictStr
 #: Settings in which a cell differs from the baseline of its block; empty stands for the baseline itself.
@@ -222,5 +224,4 @@ class Claims(_Model):
 
 def show_settings(settings: Mapping[str, object]) -> str:
     """`attention=flash2 precision=bf16`, or `baseline`: the name that an arm has in its block."""
-    shown = (f"{axis}={str(value).lower() if isinstance(value, bool) else value}" for axis, value in settings.items())
-    return " ".join(shown) or "baseline"
+    return axes.show_settings(settings) or "baseline"

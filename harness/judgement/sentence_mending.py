@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 
-from harness.experiment.axes import AxisError, AxisTable
-from harness.judgement.sentence_words import AT, RANGE_WORDS, VERSUS, WORDS, figure_of, show, tokens, typed
+from harness.experiment.axes import AxisError, AxisTable, show_setting
+from harness.judgement.sentence_words import AT, RANGE_WORDS, VERSUS, WORDS, figure_of, tokens, typed
 
 
 def candidates(text: str, axes: AxisTable) -> Iterator[str]:
@@ -51,7 +51,10 @@ def _settings_only(words: list[str], axes: AxisTable) -> list[str]:
 def _by_setting(words: list[str], axes: AxisTable) -> list[str]:
     """A setting named without its axis, `flash is 2x faster`, with the rest of the words."""
     settings = {
-        show(setting): name for name, axis in axes.items() for setting in axis.settings if setting != axis.default
+        show_setting(setting): name
+        for name, axis in axes.items()
+        for setting in axis.settings
+        if setting != axis.default
     }
     for word in words:
         alike = [each for each in settings if len(word) > 3 and each.startswith(word.lower())]
@@ -70,12 +73,12 @@ def _value(word: str) -> float:
 
 def _nearest_setting(axis: str, value: str, axes: AxisTable) -> str:
     try:
-        return show(axes.parse(axis, typed(value)))
+        return show_setting(axes.parse(axis, typed(value)))
     except AxisError:
-        known = [show(each) for each in axes[axis].settings]
+        known = [show_setting(each) for each in axes[axis].settings]
         near = difflib.get_close_matches(value, known, n=1, cutoff=0.4)
-        other = [each for each in known if each != show(axes[axis].default)]
-        return near[0] if near else other[0] if other else show(axes[axis].default)
+        other = [each for each in known if each != show_setting(axes[axis].default)]
+        return near[0] if near else other[0] if other else show_setting(axes[axis].default)
 
 
 def _near(word: str, known: Iterable[str]) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from harness.errors import SentenceError, printable
-from harness.experiment.axes import AxisError, AxisTable, Setting
+from harness.experiment.axes import AxisError, AxisTable, Setting, show_setting, show_settings
 from harness.judgement.sentence import SPEED, SUBJECTS, Bound, Figure, Sentence, Subject, View
 from harness.judgement.sentence_mending import candidates
 from harness.judgement.sentence_words import (
@@ -19,7 +19,6 @@ from harness.judgement.sentence_words import (
     VIEWS,
     WORDS,
     figure_of,
-    show,
     tokens,
     typed,
 )
@@ -55,7 +54,7 @@ def _short(sentence: Sentence) -> str:
     full = str(sentence)
     if len(sentence.cell) == 1 and sentence.cell.keys() == sentence.baseline.keys():
         ((axis, setting),) = sentence.baseline.items()
-        full = full.replace(f" vs {axis}={show(setting)}", f" vs {show(setting)}", 1)
+        full = full.replace(f" vs {axis}={show_setting(setting)}", f" vs {show_setting(setting)}", 1)
     return full
 
 
@@ -115,7 +114,7 @@ class _Reader:
 
     def _check(self, cell: Mapping[str, Setting], baseline: Mapping[str, Setting], at: Mapping[str, Setting]) -> None:
         if {**baseline, **cell} == dict(baseline):
-            same = " ".join(f"{axis}={show(setting)}" for axis, setting in baseline.items())
+            same = show_settings(baseline)
             self._fail(f"both arms are {same}; name another setting after vs")
         twice = sorted(at.keys() & ({*cell} | {*baseline}))
         if twice:

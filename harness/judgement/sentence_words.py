@@ -59,7 +59,3 @@ def typed(value: str) -> Setting:
         except ValueError:
             continue
     return value
-
-
-def show(setting: Setting) -> str:
-    return str(setting).lower() if isinstance(setting, bool) else str(setting)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
+from harness.experiment.axes import show_settings
+
 #: What stands where there is no figure.
 ABSENT = "–"
 #: File systems allow 255 bytes, readers less.
@@ -67,9 +69,7 @@ def with_span(value: float | None, low: float | None, high: float | None) -> str
 
 def settings(point: Mapping[str, object]) -> str:
     """`sequence_length=2048 batch_size=8`."""
-    return " ".join(
-        f"{axis}={str(value).lower() if isinstance(value, bool) else value}" for axis, value in point.items()
-    )
+    return show_settings(point)
 
 
 def axis_name(axis: str) -> str:

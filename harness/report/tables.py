@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from harness.experiment.axes import show_setting
 from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
 from harness.report import formats
 
@@ -146,9 +147,7 @@ def figure_means(arm: ArmResult) -> dict[str, float | str]:
         if len(numbers) == len(seen):
             means[name] = fmean(numbers)
         elif not any(isinstance(each, list | dict) for each in seen):
-            means[name] = ", ".join(
-                dict.fromkeys(str(each).lower() if isinstance(each, bool) else str(each) for each in seen)
-            )
+            means[name] = ", ".join(dict.fromkeys(show_setting(each) for each in seen))
     return means
 
 

@@ -17,8 +17,13 @@ def gradient_of(parameter: Any) -> Any:
     return safe_get_full_grad(parameter)
 
 
+def shard_of(tensor: Any) -> Any:
+    """This rank's part of a tensor that FSDP divides; any other tensor as it is."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 def value_of(parameter: Any) -> Any:
     """The weights that this rank holds: all of them, or its shard."""
     if hasattr(parameter, "ds_tensor"):
         return parameter.ds_tensor
-    return parameter.to_local() if hasattr(parameter, "to_local") else parameter
+    return shard_of(parameter)

@@ -8,6 +8,7 @@ from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
 from harness.techniques.base import Evidence, Stage, Technique
+from harness.techniques.zero import INSTALL
 
 if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
@@ -61,7 +62,7 @@ class Precision(Technique):
                 "precision=amp-fp16 needs a GPU: GradScaler and fp16 products are made for one; use amp-bf16 on a CPU"
             )
         if setting == "ds-bf16" and not environment.has("deepspeed"):
-            return "precision=ds-bf16 needs deepspeed; DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed"
+            return f"precision=ds-bf16 needs deepspeed; {INSTALL}"
         return None
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.techniques.base import Evidence
+from harness.techniques.kept import shard_of
 
 if TYPE_CHECKING:
     from harness.trial.batching import Batch
@@ -60,7 +61,7 @@ def local_share(run: TrainingRun) -> Evidence:
     sharded = [parameter for parameter in parameters if hasattr(parameter, "to_local")]
     whole = sum(parameter.numel() for parameter in parameters)
     # a parameter that is no DTensor is whole on every rank
-    mine = sum((each.to_local() if hasattr(each, "to_local") else each).numel() for each in parameters)
+    mine = sum(shard_of(each).numel() for each in parameters)
     shares = group.gather(mine / whole, run.ranks)
     wanted = 1 / len(shares)
     facts = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from harness.experiment.axes import Axis, AxisTable, Setting
+from harness.experiment.axes import Axis, AxisTable, Setting, show_setting
 from harness.experiment.cell import Cell, Workload
 from harness.techniques.base import Technique
 from harness.techniques.registry import BUILT_IN
@@ -61,7 +61,7 @@ def _all_defaults() -> Cell:
 def settings_of(axis: Axis) -> Iterator[tuple[Setting, str, str]]:
     """Each setting, its word in the table and what it does; the numbers and the free text of an axis are one each."""
     for setting, meaning in axis.settings.items():
-        yield setting, str(setting).lower() if isinstance(setting, bool) else str(setting), meaning
+        yield setting, show_setting(setting), meaning
     if axis.number is not None:
         default = axis.default if axis.default not in axis.settings else A_NUMBER
         words = f"{A_NUMBER} (default {default})" if default != A_NUMBER else A_NUMBER

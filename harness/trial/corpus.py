@@ -81,17 +81,16 @@ def read_about(folder: Path) -> About:
     return About(**json.loads((folder / "about.json").read_text(encoding="utf-8")))
 
 
-def check_data(data: str, base: Path | None = None) -> None:
-    """Raise WorkloadError when `data` names nothing that can be prepared (called before anything is launched)."""
-    if data in BUILT_IN:
-        return
-    path = (base / data) if base else Path(data)
+def _readable(data: str) -> Path:
+    """The file that `data` names. A matrix says so with its place; this is for whoever starts a trial without one."""
+    path = Path(data)
     if not path.is_file():
         raise WorkloadError(
             f"data {data!r}: there is no such file; give {', '.join(BUILT_IN)} or a path to text, JSONL or parquet"
         )
     if not os.access(path, os.R_OK):
         raise WorkloadError(f"data {data!r}: the file cannot be read; check its permissions")
+    return path
 
 
 def _folder_name(data: str, vocabulary: int) -> str:
@@ -172,8 +171,7 @@ def _documents(data: str) -> Iterator[str]:
     if data in ("stdlib", "stdlib-bpe"):
         yield from _standard_library()
         return
-    path = Path(data)
-    check_data(data)
+    path = _readable(data)
     readers = {".jsonl": _json_lines, ".parquet": _parquet}
     try:
         yield from _up_to_size(readers.get(path.suffix, _plain_text)(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.techniques.kept import shard_of
 from harness.trial import gradients, memory
 from harness.trial.clock import CudaClock, Times
 
@@ -97,12 +99,9 @@ def _window(run: TrainingRun, measured: Measured) -> None:
 
 def compile_counters() -> dict[str, int]:
     """torch.compile's own counters: frames compiled, graphs, breaks. All zero where nothing was compiled."""
-    import sys
-
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    if dynamo is None:
+    counters = _dynamo_counters()
+    if counters is None:
         return {"frames": 0, "graphs": 0, "graph_breaks": 0}
-    counters = dynamo.counters
     return {
         "frames": int(counters["frames"]["ok"]),
         "graphs": int(counters["stats"]["unique_graphs"]),
@@ -112,15 +111,19 @@ def compile_counters() -> dict[str, int]:
 
 def graph_breaks() -> list[str]:
     """Why torch.compile broke graphs, each reason's first line."""
-    import sys
+    counters = _dynamo_counters()
+    return [] if counters is None else [str(reason).strip().splitlines()[0] for reason in counters["graph_break"]]
 
+
+def _dynamo_counters() -> Any:
+    """None where nothing has imported torch._dynamo: a trial that compiles nothing does not pay for that."""
     dynamo = sys.modules.get("torch._dynamo.utils")
-    return [] if dynamo is None else [str(reason).strip().splitlines()[0] for reason in dynamo.counters["graph_break"]]
+    return None if dynamo is None else dynamo.counters
 
 
 def gradient_health(run: TrainingRun) -> dict[str, int]:
     """Gradients that are not finite, and those below `ZERO` throughout, counted; one wait for the device."""
-    parts = [part.to_local() if hasattr(part, "to_local") else part for part in run.gradient_tensors()]
+    parts = [shard_of(part) for part in run.gradient_tensors()]
     if not parts:
         return {}
     # the largest entry as a norm, which needs no copy of the gradient as `abs().max()` does

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.techniques.kept import shard_of
+
 if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
 
@@ -52,7 +54,7 @@ def tensor_bytes(tensors: Iterable[Any], device: torch.device | None = None, see
     seen = set() if seen is None else seen
     total = 0
     for tensor in tensors:
-        local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        local = shard_of(tensor)
         if not isinstance(local, torch.Tensor) or local.device.type == "meta":
             continue
         if device is not None and local.device.type != device.type:

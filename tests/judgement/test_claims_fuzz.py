@@ -6,23 +6,16 @@ CLAIMBENCH_FUZZ_CASES=5000 pytest tests/judgement/test_claims_fuzz.py      the l
 from __future__ import annotations
 
 import io
-import os
 from copy import deepcopy
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from harness.judgement.claims import ALLOWED, REQUIRED, Claim, Document, Entry, Source
 from harness.judgement.metrics import METRICS
-from tests.experiment.test_fuzz import PIECES, Words, mutate
+from tests.experiment.test_fuzz import Words, fuzz, fuzz_a_third, mangled, mutate
 from tests.fuzz.oracles import claims as judged_or_refused
-
-CASES = int(os.environ.get("CLAIMBENCH_FUZZ_CASES", "300"))
-
-SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
-fuzz = settings(max_examples=CASES, deadline=None, suppress_health_check=SLOW_IS_FINE)
-fuzz_a_third = settings(fuzz, max_examples=CASES // 3)
 
 #: One claim of every form, on the studies of the oracle's trials.
 SEED = """\
@@ -82,17 +75,6 @@ def mutated_claims(draw: st.DrawFn) -> bytes:
     return stream.getvalue()
 
 
-@st.composite
-def mangled_claims(draw: st.DrawFn) -> bytes:
-    """The bytes of a claims file with pieces cut, doubled or replaced."""
-    content = bytearray(SEED.encode())
-    for _ in range(draw(st.integers(1, 6))):
-        start = draw(st.integers(0, len(content)))
-        end = min(len(content), start + draw(st.integers(0, 12)))
-        content[start:end] = draw(st.one_of(PIECES, st.binary(max_size=4), st.just(bytes(content[end : end + 30]))))
-    return bytes(content)
-
-
 def test_the_seed_itself_is_judged() -> None:
     assert judged_or_refused(SEED.encode()) == "judged"
 
@@ -104,6 +86,6 @@ def test_mutated_claims_are_judged_or_refused(content: bytes) -> None:
 
 
 @fuzz_a_third
-@given(mangled_claims())
+@given(mangled(SEED))
 def test_a_mangled_file_is_judged_or_refused(content: bytes) -> None:
     judged_or_refused(content)
