@@ -49,6 +49,20 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     assert [command for command in COMMANDS if f"\n  {command} " not in said.out] == []
 
 
+@pytest.mark.parametrize("command", ["run", "plan", "check"])
+def test_help_of_a_command_brings_nothing_that_only_running_it_needs(command: str) -> None:
+    """pydantic and rich take longer than all the rest of the answer."""
+    code = (
+        "import atexit, sys; from harness.cli import main\n"
+        "atexit.register(lambda: print({'pydantic', 'rich'} & set(sys.modules), file=sys.stderr)); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"Usage: claimbench {command}")
+    assert done.stderr == "set()\n"
+
+
 def test_without_a_command_it_shows_its_help(tmp_path: Path) -> None:
     said = claimbench(cwd=tmp_path)
     assert said.code == 2
