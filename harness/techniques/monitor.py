@@ -10,7 +10,7 @@ from harness.experiment.cell import Cell
 from harness.techniques.base import Evidence, Stage, Technique
 
 if TYPE_CHECKING:
-    from harness.techniques.monitors import Watch
+    from harness.techniques.watch import Watch
     from harness.trial.training import TrainingRun
 
 
