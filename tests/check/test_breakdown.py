@@ -59,6 +59,9 @@ def test_the_same_product_is_attention_where_a_batched_one_launched_it() -> None
     assert category_of("nvjet_tst_64x64", "aten::addmm") == "matrix_products"
     assert category_of("cunn_SoftMaxForward<LogSoftMaxForward>", "aten::_log_softmax") == "elementwise_and_norms"
     assert category_of("softmax_warp_forward", "aten::_softmax") == "attention"
+    fused = "triton_red_fused__scaled_dot_product_flash_attention_backward_mm_native_layer_norm_4"
+    assert category_of(fused) == "elementwise_and_norms"
+    assert category_of("triton_tem_fused_addmm_0") == "matrix_products"
 
 
 def test_whatever_runs_in_the_optimizers_step_is_the_optimizers() -> None:
