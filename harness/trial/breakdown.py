@@ -23,7 +23,7 @@ CATEGORIES = (MATRIX, ATTENTION, ELEMENTWISE, OPTIMIZER, COPIES, COMMUNICATION, 
 _NAMES = tuple(
     (category, re.compile(pattern, re.IGNORECASE))
     for category, pattern in (
-        # a fused kernel of the compiler bears the names of all operators around it, `triton_red_fused_..._flash_...` too
+        # a compiler's fused kernel bears the names of all operators around it: `triton_red_fused_..._flash_...`
         (ELEMENTWISE, r"^triton_(poi|red|per)_fused"),
         (COMMUNICATION, r"nccl|gloo|c10d::|all_?reduce|all_?gather|reduce_?scatter"),
         (COPIES, r"^memcpy|^memset|aten::copy_$|aten::to$|aten::_to_copy|aten::_pin_memory"),
