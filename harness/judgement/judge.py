@@ -8,9 +8,7 @@ same thing. Each step that fails is a verdict of its own, with a sentence.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness.judgement.claims import Claim, Claims, show_settings
@@ -29,6 +27,7 @@ from harness.judgement.site import Absent, Site, blocks_of, find, locate, machin
 from harness.judgement.statements import judge_expected, judge_reported, shown_metric
 from harness.judgement.verdict import decide, helped
 from harness.judgement.words import claimed, measured
+from harness.results import collector
 from harness.results.record import Record
 
 #: Words that stand for measurements; the others say why there are none.
@@ -37,25 +36,13 @@ MEASURED = frozenset(Word) - {Word.NOT_RUN, Word.NOT_COMPARABLE, Word.NOT_TESTAB
 
 def judge(records: Iterable[Record], claims: Claims) -> Judgement:
     """Verdicts on all claims, in the order of the file, with the blocks that they stand on."""
-    with _collector_at_rest():
+    with collector.paused():
         compared = compare(records)
         by_study: dict[str, list[BlockResult]] = {}
         for block in compared.blocks:
             by_study.setdefault(block.study, []).append(block)
         verdicts = tuple(judge_claim(claim, by_study) for claim in claims.all())
     return Judgement(verdicts=verdicts, blocks=compared.blocks, excluded=compared.excluded)
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Judging makes much that stays and no cycles: looking for some in 10,000 records takes a third of its time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def judge_claim(claim: Claim, by_study: dict[str, list[BlockResult]]) -> Verdict:
