@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from harness.report.figures import style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+#: Studies with a colour, a sign and a place in the legend.
+MOST_NAMED = 12
+#: Signs that are drawn one by one; each takes 300 bytes.
+MOST_SIGNS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +29,35 @@ class Spot:
 
 
 def pareto(figure: Figure, spots: Sequence[Spot], front: Sequence[Spot]) -> None:
-    """Every cell by peak memory and speed; those that no other beats on both are joined and numbered."""
-    import seaborn
+    """Every cell by peak memory and speed; those that no other beats on both are joined and numbered.
 
+    More studies than colours and signs can tell apart are one grey cloud, those on the front apart.
+    """
     axes = figure.subplots()
     axes.step(
         [each.x for each in front], [each.y for each in front], where="post", color=style.MUTED, linewidth=1.2, zorder=1
     )
+    groups = list(dict.fromkeys(each.group for each in [*front, *spots]))
+    named = set(groups[:MOST_NAMED])
+    _named(axes, [each for each in spots if each.group in named])
+    _cloud(axes, [each for each in spots if each.group not in named], len(groups) - len(named))
+    for each in front:
+        axes.annotate(
+            each.label, (each.x, each.y), xytext=(-5, 5), textcoords="offset points", ha="right", fontweight="bold"
+        )
+    style.doubling(axes, "x")
+    axes.margins(0.08)
+    axes.set(xlabel="peak reserved memory (GiB)", ylabel="tokens/s")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    handles, labels = axes.get_legend_handles_labels()
+    style.drop_legend(axes)
+    figure.legend(handles, [style.shorten(label, 26) for label in labels], loc="outside lower center", ncols=3)
+
+
+def _named(axes: Axes, spots: Sequence[Spot]) -> None:
+    """A colour and a sign for each study."""
+    import seaborn
+
     groups = list(dict.fromkeys(each.group for each in spots))
     seaborn.scatterplot(
         x=[each.x for each in spots],
@@ -43,25 +71,22 @@ def pareto(figure: Figure, spots: Sequence[Spot], front: Sequence[Spot]) -> None
         palette={name: style.colour(index) for index, name in enumerate(groups)},
         markers={name: style.marker(index) for index, name in enumerate(groups)},
     )
-    for each in front:
-        axes.annotate(
-            each.label, (each.x, each.y), xytext=(-5, 5), textcoords="offset points", ha="right", fontweight="bold"
+
+
+def _cloud(axes: Axes, spots: Sequence[Spot], groups: int) -> None:
+    """The cells of all other studies; very many are an image, which keeps the SVG small enough for the page."""
+    if spots:
+        axes.scatter(
+            [each.x for each in spots],
+            [each.y for each in spots],
+            s=9,
+            color=style.MUTED,
+            alpha=0.45,
+            linewidth=0,
+            zorder=1.5,
+            label=f"{groups} more studies",
+            rasterized=len(spots) > MOST_SIGNS,
         )
-    style.doubling(axes, "x")
-    axes.margins(0.08)
-    axes.set(xlabel="peak reserved memory (GiB)", ylabel="tokens/s")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    handles, labels = axes.get_legend_handles_labels()
-    style.drop_legend(axes)
-    shown = 12
-    more = [] if len(labels) <= shown else [f"and {len(labels) - shown} more studies"]
-    figure.legend(
-        handles[:shown],
-        [style.shorten(label, 26) for label in labels[:shown]],
-        title=more[0] if more else None,
-        loc="outside lower center",
-        ncols=3,
-    )
 
 
 def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float) -> None:

@@ -105,9 +105,15 @@ def hatch(index: int) -> str:
 
 
 def doubling(axes: Axes, which: Literal["x", "y"]) -> None:
-    """A logarithmic axis with plain numbers at 1, 2, 4, 8 and no others: minor ticks would be written as formulas."""
+    """A logarithmic axis with plain numbers at 1, 2, 4, 8 and no others: minor ticks would be written as formulas.
+
+    Values that lie so close that there would be no number, or only one, keep the linear axis.
+    """
     from matplotlib.ticker import NullLocator
 
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    if low > 0 and high < 4 * low:
+        return
     scale, axis = (axes.set_xscale, axes.xaxis) if which == "x" else (axes.set_yscale, axes.yaxis)
     scale("log", base=2)
     axis.set_major_formatter(lambda value, _: f"{value:g}")
