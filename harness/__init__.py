@@ -15,6 +15,7 @@ nothing else: each function brings what it needs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -240,6 +241,7 @@ def render(
     output: Path | str | None = None,
     *,
     claims: Path | str | Claims | None = None,
+    figures: int | None = None,
 ) -> Path:
     """Judge the trials and write the report on them: `report.html`, `report.md`, tables and figures.
 
@@ -247,6 +249,7 @@ def render(
         trials: paths to trials, or records.
         output: the folder to write to; its name is the report's. None: `reports/` and the first path's name.
         claims: as for `judge`.
+        figures: draw at most so many; None: 90, or 12 for more than 5,000 trials. The tables hold all numbers.
 
     Returns:
         the path of `report.html`.
@@ -256,11 +259,16 @@ def render(
         ClaimsError, RecordsError, StoreError: as for `judge`.
     """
     from harness.report import render_report
+    from harness.report.figures.studio import Studio
+    from harness.results import collector
 
     given = list(trials)
     folder = Path(output or Path("reports") / _name(given[0] if given else "results"))
-    known, records = _claims(claims), _records(given)
-    return render_report(judge(records, known), known, records, folder, name=folder.name)
+    studio = Studio()
+    with collector.paused(), nullcontext() if figures == 0 else studio:
+        known, records = _claims(claims), _records(given)
+        judgement = judge(records, known)
+        return render_report(judgement, known, records, folder, name=folder.name, figures=figures, studio=studio)
 
 
 def _name(first: Path | str | Record) -> str:

@@ -99,9 +99,10 @@ def report(
     paths: options.Paths = None,
     claims: options.Claims = None,
     output: Annotated[Path | None, typer.Option(help="The folder to write to: reports/NAME.")] = None,
+    figures: options.Figures = None,
 ) -> None:
     """Write the report on what is stored: HTML, Markdown, tables."""
-    typer.echo(f"report: {harness.render(paths or [options.STORE], output, claims=claims)}")
+    typer.echo(f"report: {harness.render(paths or [options.STORE], output, claims=claims, figures=figures)}")
 
 
 @app.command()

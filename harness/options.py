@@ -94,6 +94,7 @@ Matrix = Annotated[Path, typer.Option(help="The experiment: a YAML file of studi
 Claims = Annotated[Path | None, typer.Option(help="The claims to judge: claims.yaml, where there is one.")]
 Store = Annotated[Path, typer.Option(help="The SQLite file that keeps the trials.")]
 Paths = Annotated[list[Path] | None, typer.Argument(metavar="[PATH]...", help="Where trials are: results.sqlite.")]
+Figures = Annotated[int | None, typer.Option(min=0, help="Draw at most so many; 0: none. Tables hold all numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="As a list of objects.")]
 
 Study = Annotated[list[str] | None, typer.Option(help="Only this study; may be given several times.")]

@@ -138,6 +138,16 @@ def test_plan_shows_every_cell_and_why_one_cannot_run(folder: Path) -> None:
     assert "  attention=flash2  unsupported: attention=flash2 needs a GPU" in said.out
 
 
+def test_report_draws_as_many_figures_as_asked_for(stored: Path) -> None:
+    assert claimbench("report", "--figures", "0", cwd=stored).code == 0
+    written = stored / "reports/results"
+    assert (written / "tables/cells.csv").exists()
+    assert list((written / "figures").iterdir()) == []
+
+    assert claimbench("report", "--figures", "1", cwd=stored).code == 0
+    assert sorted(file.suffix for file in (written / "figures").iterdir()) == [".png", ".svg"]
+
+
 def test_plan_shows_every_trial_in_its_order(folder: Path) -> None:
     said = claimbench("plan", "--trials", "--study", "optimizer", cwd=folder)
 

@@ -1,4 +1,4 @@
-"""The report: `write` makes it from records, `render_report` from a judgement that exists already.
+"""The report: `render_report` writes it from a judgement.
 
     report.md        for a pull request or a terminal
     report.html      one file, no network, light and dark, prints
@@ -11,12 +11,14 @@ Needs no GPU and no torch. The same input gives the same bytes: times come from 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.judgement.claims import Claims
     from harness.judgement.judged import Judgement
+    from harness.report.figures.studio import Studio
     from harness.results.record import Record
 
 
@@ -28,6 +30,7 @@ def render_report(
     *,
     name: str = "claimbench",
     figures: int | None = None,
+    studio: Studio | None = None,
 ) -> Path:
     """Write the whole report into `folder` and return the path of `report.html`.
 
@@ -36,10 +39,14 @@ def render_report(
     Args:
         figures: draw at most so many; None: 90, or 12 for more than 5,000 trials, which then take under 10 s. The page
             says how many were left out; the tables hold their numbers.
+        studio: draws the figures; it has been opened, and may have been so before there was a judgement. None: one of
+            its own.
 
     Raises:
         ClaimbenchError: the folder cannot be written.
     """
+    from harness.report.figures.studio import Studio
     from harness.report.render import write_report
 
-    return write_report(judgement, claims, records, Path(folder), name=name, figures=figures)
+    with nullcontext(studio) if studio else Studio() as at_hand:
+        return write_report(judgement, claims, records, Path(folder), name=name, figures=figures, studio=at_hand)

@@ -14,6 +14,7 @@ from harness.judgement.claims import Claims
 from harness.judgement.judged import Judgement
 from harness.report import csvs, formats, verdicts
 from harness.report.figures.gallery import BUDGET, Gallery
+from harness.report.figures.studio import Studio
 from harness.report.markdown import code_line, escape_text, table
 from harness.report.order import in_reading_order
 from harness.report.page import Page, build
@@ -24,18 +25,25 @@ LARGE, LARGE_BUDGET = 5000, 12
 
 
 def write_report(
-    judgement: Judgement, claims: Claims, records: Sequence[Record], folder: Path, *, name: str, figures: int | None
+    judgement: Judgement,
+    claims: Claims,
+    records: Sequence[Record],
+    folder: Path,
+    *,
+    name: str,
+    figures: int | None,
+    studio: Studio,
 ) -> Path:
-    """Tables, figures, `report.md` and `report.html`, in this order; the path of the last."""
+    """Tables, `report.md`, figures and `report.html`, in this order; the path of the last."""
     budget = figures if figures is not None else BUDGET if len(records) <= LARGE else LARGE_BUDGET
     try:
         _prepare(folder)
         judgement = in_reading_order(judgement)
-        gallery = Gallery(folder=folder / "figures", budget=budget)
+        gallery = Gallery(folder=folder / "figures", studio=studio, budget=budget)
         page = build(judgement, claims, records, gallery, name=name)
-        gallery.finish()
         _write_tables(folder / "tables", judgement, page)
         (folder / "report.md").write_text(_markdown(page), encoding="utf-8")
+        gallery.finish()
         html = folder / "report.html"
         html.write_text(_html(page, gallery), encoding="utf-8")
     except OSError as error:

@@ -1,0 +1,141 @@
+"""Figures: drawn in processes of their own or here, the same bytes; what a crowded one still says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from matplotlib.figure import Figure
+
+from harness.report.figures import bars, scatter, style
+from harness.report.figures.drawing import Job, write
+from harness.report.figures.gallery import INLINE_LIMIT_BYTES
+from harness.report.figures.scatter import Spot
+from harness.report.figures.studio import Studio
+from tests.commands import ROOT
+
+
+def jobs(folder: Path, count: int = 5) -> list[Job]:
+    """Bars of different lengths; `folder` is there."""
+    folder.mkdir(exist_ok=True)
+    return [
+        Job(
+            path=folder / f"bars-{number}", size=(4.0, 2.0),
+            drawing=partial(bars.phases, cells={"a cell": {"forward": 0.1 + number, "backward": 0.2}}),
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def drawn_by(studio: Studio, asked: list[Job]) -> list[str]:
+    for job in asked:
+        studio.ask(job)
+    return studio.finish()
+
+
+def studio_processes() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_a_studio_draws_the_same_bytes_as_this_process(tmp_path: Path) -> None:
+    with Studio() as studio:
+        theirs = drawn_by(studio, jobs(tmp_path / "studio"))
+    ours = [write(job) for job in jobs(tmp_path / "here")]
+
+    assert theirs == ours
+    assert len(set(ours)) == 5
+    for file in (tmp_path / "here").iterdir():
+        assert (tmp_path / "studio" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_studio_that_was_not_opened_draws_in_this_process(tmp_path: Path) -> None:
+    assert drawn_by(Studio(), jobs(tmp_path, 1)) == [(tmp_path / "bars-0.svg").read_text(encoding="utf-8")]
+
+
+def test_a_studio_that_was_killed_loses_no_figure(tmp_path: Path) -> None:
+    with Studio() as studio:
+        (child,) = studio_processes()
+        child.kill()
+        assert len(drawn_by(studio, jobs(tmp_path, 2))) == 2
+    assert len(list(tmp_path.glob("*.png"))) == 2
+
+
+def test_no_process_is_left_when_an_error_ends_it() -> None:
+    before = studio_processes()
+    with pytest.raises(LookupError, match="1 more"), Studio():
+        raise LookupError(f"{len(studio_processes()) - len(before)} more")
+    assert studio_processes() == before
+
+
+def test_a_file_that_cannot_be_written_is_the_error_of_who_asked(tmp_path: Path) -> None:
+    asked = jobs(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with Studio() as studio, pytest.raises(FileNotFoundError):
+        drawn_by(studio, asked)
+
+
+def test_no_process_outlives_a_parent_that_was_killed() -> None:
+    code = (
+        "import psutil, time; from harness.report.figures.studio import Studio\n"
+        "with Studio(): print(psutil.Process().children()[0].pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        os.kill(parent.pid, signal.SIGKILL)
+    psutil.wait_procs([child], timeout=20)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def spots(studies: int, cells: int = 1) -> list[Spot]:
+    return [
+        Spot(group=f"study-{study}", x=1.0 + study + cell / cells, y=100.0 - study)
+        for study in range(studies) for cell in range(cells)
+    ]  # fmt: skip
+
+
+def legend_of(figure: Figure) -> list[str]:
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_twelve_studies_have_a_name_each() -> None:
+    figure = Figure()
+    scatter.pareto(figure, spots=spots(12), front=[])
+    assert legend_of(figure) == [f"study-{number}" for number in range(12)]
+
+
+def test_of_more_studies_those_on_the_front_have_a_name_and_the_last_line_counts_the_others() -> None:
+    figure = Figure()
+    scatter.pareto(figure, spots=spots(20), front=[Spot(group="study-17", x=18.0, y=83.0, label="1")])
+    assert legend_of(figure) == [*(f"study-{number}" for number in range(11)), "study-17", "8 more studies"]
+
+
+def test_a_figure_of_2000_cells_is_small_enough_for_the_page(tmp_path: Path) -> None:
+    drawing = partial(scatter.pareto, spots=spots(250, 8), front=[])
+    svg = write(Job(path=tmp_path / "pareto", drawing=drawing, size=(6.6, 4.4)))
+    assert len(svg) < INLINE_LIMIT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("ends", "least", "labels"), [((2.0, 33.0), 4, {"2", "4", "8", "16", "32"}), ((20.1, 20.2), 3, set())]
+)
+def test_an_axis_has_numbers_on_it_however_close_its_values_lie(
+    ends: tuple[float, float], least: int, labels: set[str]
+) -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set_xlim(ends)
+    style.doubling(axes, "x")
+    figure.canvas.draw()
+    low, high = axes.get_xlim()
+    within = [tick for tick in axes.get_xticks() if low <= tick <= high]
+    shown = {text.get_text() for text in axes.get_xticklabels()}
+    assert len(within) >= least
+    assert labels <= shown
