@@ -103,10 +103,25 @@ def run_spec(spec: TrialSpec) -> TrialResult:
         result = outcome_of(spec, Ranks(), cpu())
     finally:
         group.disconnect()
+        _end_loader_workers()
         torch.set_float32_matmul_precision("highest")
         _forget_compilation()
     result.write(Path(spec.record_path))
     return TrialResult.read(Path(spec.record_path))
+
+
+def _end_loader_workers() -> None:
+    """A trial ends with its process, and its workers with it; tests share one. Left to the garbage collector, which
+    closes the queues of a cycle before it ends the iterator that tells its workers by them, each costs five seconds."""
+    import gc
+    import multiprocessing
+
+    from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+    if multiprocessing.active_children():
+        for each in gc.get_objects():
+            if type(each) is _MultiProcessingDataLoaderIter:
+                each._shutdown_workers()
 
 
 def _forget_compilation() -> None:
