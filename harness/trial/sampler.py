@@ -39,9 +39,18 @@ class Sampler:
             self._thread.start()
 
     def follow(self, pids: Sequence[int]) -> None:
-        """Tell whose memory is the trial's own: these processes, and all of the process groups that they lead."""
+        """Tell whose memory is the trial's own: these processes, and all of the process groups that they lead.
+
+        What was seen before they existed is forgotten: the first trial of a run waits for the helper that forks it,
+        which tries the device in a process of its own.
+        """
         self._groups = frozenset(pids)
         self._ours.update(pids)
+        for place, meter in enumerate(self._meters):
+            reading = meter.read()
+            if not self._ours & reading.processes.keys():  # they are too young to hold memory on a device
+                self._before[place] = reading
+            self._readings[place][:] = [reading]
 
     def end(self) -> tuple[DeviceSamples, ...]:
         """Stop sampling; a DeviceSamples a device."""

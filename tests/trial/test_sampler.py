@@ -184,6 +184,23 @@ def test_processes_in_a_ranks_group_are_ours() -> None:
         rank.wait()
 
 
+def test_what_tried_the_device_before_the_trial_existed_is_no_neighbour() -> None:
+    """A run's first trial waits for the helper, which computes on the device in a process of its own."""
+    meter = CountingMeter({THEIRS: GIB})
+    sampler = Sampler([meter], interval_seconds=0.01)
+    sampler.begin()
+    time.sleep(0.05)
+    meter.pids = {}
+    sampler.follow((OURS,))
+    meter.pids = {OURS: 2 * GIB}
+    time.sleep(0.05)
+    (samples,) = sampler.end()
+    assert samples.foreign() == []
+    assert samples.before is not None
+    assert samples.before.processes == {}
+    assert samples.peak_bytes() == 2 * GIB
+
+
 def test_only_the_devices_of_the_trial_are_sampled() -> None:
     sampler = Sampler([CountingMeter({}), CountingMeter({})])
     sampler.begin(1)
