@@ -18,7 +18,7 @@ from harness.results.store import Store
 from tests.benchmarks.outside import ROOT, installed
 from tests.commands import claimbench
 
-pytestmark = [pytest.mark.train, pytest.mark.slow]
+pytestmark = pytest.mark.train
 
 #: A cell that runs, one that cannot without a GPU, and one whose technique is not in effect.
 MATRIX = """\

@@ -28,7 +28,7 @@ SENTENCES = (
     (PLAIN, "checkpointing=full saves >= 20% peak memory"),
     (HUGGING_FACE, "checkpointing=full saves >= 20% peak memory"),
 )
-pytestmark = [pytest.mark.gpu, pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.gpu, pytest.mark.train, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,6 @@ from tests.faults.disks import enlarge, fill, small_disk
 from tests.faults.driver import brief, hungry
 from tests.faults.runs import CHILD, Run, check_complete
 
-pytestmark = pytest.mark.slow
-
 ROOM = 64 << 10  # kilobytes
 
 
@@ -68,7 +66,7 @@ def test_a_cell_that_fills_the_disk_by_its_cache_is_run_again_when_there_is_room
 
 
 @pytest.mark.train
-def test_a_command_on_a_full_disk_says_so_and_completes_when_there_is_room(disk: Path) -> None:
+def test_a_command_on_a_full_disk_says_so_and_completes_when_there_is_room(disk: Path, one_zygote: None) -> None:
     enlarge(disk, kilobytes=2 << 10)
     (disk / "matrix.yaml").write_text(SMALL_MATRIX.replace("data: synthetic", "data: stdlib"))
     fill(disk, leave_kilobytes=200)

@@ -27,7 +27,7 @@ from tests.faults.driver import SMALL, TINY, short
 from tests.faults.runs import CHILD, Run, check_complete
 from tests.results.plans import a_block, a_plan
 
-pytestmark = [pytest.mark.train, pytest.mark.slow]
+pytestmark = pytest.mark.train
 
 
 @pytest.fixture(scope="module")

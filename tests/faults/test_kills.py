@@ -42,7 +42,6 @@ def test_a_kill_before_the_first_trial_leaves_nothing_either(tmp_path: Path) -> 
 
 
 @pytest.mark.train
-@pytest.mark.slow
 def test_a_killed_run_is_completed_by_the_next_and_a_third_starts_nothing(tmp_path: Path) -> None:
     run = Run(tmp_path, "few")
     for _ in range(4):
@@ -63,14 +62,12 @@ def test_a_killed_run_is_completed_by_the_next_and_a_third_starts_nothing(tmp_pa
     assert same_cell[0] == same_cell[1], "baseline and control are the same computation"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     check_random_kills(tmp_path, "quick", CHILD, kills=KILLS)
 
 
 @pytest.mark.train
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_random_kills_of_real_trials(tmp_path: Path) -> None:
     check_random_kills(tmp_path, PLAN_OF_REAL_TRIALS, kills=KILLS_OF_REAL_TRIALS)

@@ -19,7 +19,7 @@ from harness.results.store import Store
 from harness.trial.outcome import Outcome
 from tests.commands import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.train]
+pytestmark = pytest.mark.train
 
 HERE = Path(__file__).parent / "offline"
 

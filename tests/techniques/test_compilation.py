@@ -15,8 +15,6 @@ from tests.training import cpu, refused
 Run = Callable[..., TrialResult]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_compiled_cell_shows_its_frames_and_its_compile_time(run_trial: Run) -> None:
     assert refused(compile="default") is None, "install g++: compile=default works through it on a CPU"
     result = run_trial(compile="default", attention="eager")

@@ -76,8 +76,6 @@ def test_a_setting_that_does_not_arrive_is_inert(
     assert (result.outcome, result.reason) == (Outcome.INERT, reason)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_spawned_workers_are_told_from_forked_ones(run_trial: Run) -> None:
     result = run_trial(workers=1, start="spawn")
     assert result.outcome is Outcome.OK

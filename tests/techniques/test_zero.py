@@ -191,8 +191,7 @@ class TestOneRank:
         assert "no autocast was on" in result.reason
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [4, 8])
+@pytest.mark.parametrize("ranks", [4, pytest.param(8, marks=pytest.mark.slow)])
 class TestManyRanks:
     @pytest.mark.parametrize("zero", [0, 1, 2, 3])
     def test_state_follows_the_published_formulas(self, run_ranks: Ranks, ranks: int, zero: int) -> None:

@@ -9,7 +9,6 @@ from harness.trial.calibrate import in_child
 
 
 @pytest.mark.train
-@pytest.mark.slow
 def test_a_cpu_is_calibrated() -> None:
     figures = in_child("cpu")
     assert set(figures["matmul_flops"]) == {"bf16", "fp32"}

@@ -16,7 +16,7 @@ from harness.trial.outcome import Outcome
 from tests.faults.driver import SMALL, TINY
 from tests.results.plans import a_block, a_plan
 
-pytestmark = [pytest.mark.train, pytest.mark.slow]
+pytestmark = pytest.mark.train
 
 
 def the_baseline(folder: Path, isolation: str) -> Record:

@@ -92,7 +92,6 @@ def test_the_environment_of_training_processes() -> None:
 
 
 @pytest.mark.train
-@pytest.mark.slow
 def test_the_real_preload_can_be_forked_and_its_children_compute(tmp_path: Path) -> None:
     launcher = LocalLauncher(
         gpu=False, modules=(*preload.MODULES, "deepspeed"), entry="tests.trial.child:main", log=tmp_path / "log"

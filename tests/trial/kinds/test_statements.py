@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,21 +12,27 @@ import pytest
 from harness.trial.kinds import ALONE, KINDS, refusal, runner
 from harness.trial.kinds.batch_finder import largest_that
 from harness.trial.kinds.resume import counted
+from harness.trial.launch import ENTRY, LocalLauncher
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from tests.techniques.test_precision import _gpu
 from tests.training import cell, cpu, run_trial, spec_of
 
-ROOT = Path(__file__).parents[3]
+RunApart = Callable[..., TrialResult]
 
 
-def run_apart(kind: str, tmp_path: Path, **details: Any) -> TrialResult:
-    """A trial in a fresh interpreter, as with `--isolation spawn`: kinds that fork must not have computed before."""
-    spec = replace(spec_of(kind, **details), record_path=str(tmp_path / "result.json"))
-    spec.write(tmp_path / "spec.json")
-    command = [sys.executable, "-m", "harness.trial.worker", str(tmp_path / "spec.json")]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, timeout=800)
-    return TrialResult.read(tmp_path / "result.json")
+@pytest.fixture
+def run_apart(session_launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunApart:
+    """Runs a trial in a process of its own, as in a run: kinds that fork must not have computed before."""
+
+    def run(kind: str, *, entry: str = ENTRY, **details: Any) -> TrialResult:
+        monkeypatch.setattr(session_launcher, "entry", entry)
+        spec = replace(spec_of(kind, **details), record_path=str(tmp_path / "result.json"))
+        finished = session_launcher.run(spec, ranks=1, wall_limit_seconds=250, environment={"OMP_NUM_THREADS": "1"})
+        assert finished.result is not None, finished.reason
+        return finished.result
+
+    return run
 
 
 def test_every_kind_can_be_found() -> None:
@@ -115,11 +118,9 @@ def test_bisection_begins_where_it_is_known_to_fit() -> None:
     assert min(asked) > 32
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_printed_search_against_what_trains(tmp_path: Path) -> None:
+def test_the_printed_search_against_what_trains(run_apart: RunApart) -> None:
     options = {"max_batch_size": 3, "ceiling": 6, "resolution": 0.1}
-    result = run_apart("batch-finder", tmp_path, warmup_steps=0, steps=1, options=options)
+    result = run_apart("batch-finder", warmup_steps=0, steps=1, options=options)
     figures = result.measured["figures"]
     assert result.outcome is Outcome.OK
     assert (figures["found_batch"], figures["found_trains"], figures["largest_batch"]) == (3, True, 6)
@@ -128,52 +129,45 @@ def test_the_printed_search_against_what_trains(tmp_path: Path) -> None:
     assert "cache" in result.missing["largest_batch_emptying"]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_printed_loop_saves_nothing_when_it_is_interrupted(tmp_path: Path) -> None:
-    result = run_apart("emergency", tmp_path, warmup_steps=0, steps=2)
+def test_the_printed_loop_saves_nothing_when_it_is_interrupted(run_apart: RunApart) -> None:
+    result = run_apart("emergency", warmup_steps=0, steps=2)
     assert result.outcome is Outcome.OK
     figures = result.measured["figures"]
     assert figures["steps_before"] >= 2
     assert (figures["saved"], figures["files"], figures["exit_status"]) == (False, 0, 0)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_loop_that_saves_is_seen_to_save(tmp_path: Path) -> None:
+def saving(spec_path: Path) -> int:
+    """What a trial's process calls: the worker, with a loop that writes a checkpoint when it is interrupted."""
+    from harness.trial.kinds import emergency
+    from harness.trial.worker import main
+
+    plain = emergency.Trainer.train
+
+    def train(self: emergency.Trainer, epochs: int) -> None:
+        plain(self, epochs)
+        self.save_checkpoint()
+
+    emergency.Trainer.train = train  # type: ignore[method-assign]
+    return main(spec_path)
+
+
+def test_a_loop_that_saves_is_seen_to_save(run_apart: RunApart) -> None:
     """The same loop with a checkpoint in its handler: the kind can tell the two apart."""
-    code = (
-        "from harness.trial.kinds import emergency\n"
-        "from harness.trial.worker import main\n"
-        "from pathlib import Path\n"
-        "train = emergency.Trainer.train\n"
-        "def saving(self, epochs):\n"
-        "    train(self, epochs)\n"
-        "    self.save_checkpoint()\n"
-        "emergency.Trainer.train = saving\n"
-        "raise SystemExit(main(Path('spec.json')))\n"
-    )
-    spec = replace(spec_of("emergency", warmup_steps=0, steps=2), record_path=str(tmp_path / "result.json"))
-    spec.write(tmp_path / "spec.json")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=800)
-    figures = TrialResult.read(tmp_path / "result.json").measured["figures"]
+    result = run_apart("emergency", entry=f"{__name__}:saving", warmup_steps=0, steps=2)
+    figures = result.measured["figures"]
     assert (figures["saved"], figures["files"]) == (True, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_an_import_changes_no_attention(tmp_path: Path) -> None:
-    figures = run_apart("flash-by-import", tmp_path, warmup_steps=0, steps=1).measured["figures"]
+def test_an_import_changes_no_attention(run_apart: RunApart) -> None:
+    figures = run_apart("flash-by-import", warmup_steps=0, steps=1).measured["figures"]
     assert figures["import_succeeded"] is True
     assert figures["turned_on"] is False
     assert figures["implementation_before"] == figures["implementation_after"] == "sdpa"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_run_that_was_killed_is_completed(tmp_path: Path) -> None:
-    figures = run_apart("resume", tmp_path).measured["figures"]
+def test_a_run_that_was_killed_is_completed(run_apart: RunApart) -> None:
+    figures = run_apart("resume").measured["figures"]
     assert 5 <= figures["stored_when_killed"] < 12
     assert (figures["complete"], figures["trials_lost"], figures["trials_doubled"]) == (True, 0, 0)
 
