@@ -42,12 +42,13 @@ def compared(before: Path, after: Path, threshold: float) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def found_share(folder: Path, share: float, threshold: float) -> float:
-    """Plant, compare, and be told: the share of a step that was planted."""
-    planted = json.loads(run(folder, "planted", share, threshold))
+def found_share(folder: Path, share: float, threshold: float, what: str = "planted") -> float:
+    """Plant (as `benchmarks.planted` says), compare, and be told: the share of a step that was planted."""
+    planted = json.loads(run(folder, what, share, threshold))
     step, added = 1000 * planted["step_seconds"], 1000 * planted["seconds"]
     print(f"a step of {step:.2f} ms made {added:.2f} ms longer ({planted['share']:.1%})")
-    print(power(spread(harness.read([folder / "before.sqlite"])), share=planted["share"], threshold=threshold))
+    if what == "planted":
+        print(power(spread(harness.read([folder / "before.sqlite"])), share=planted["share"], threshold=threshold))
     code, output = compared(folder / "before.sqlite", folder / "after.sqlite", threshold)
     assert code == 1
     assert ": slower" in output or " slower " in output
