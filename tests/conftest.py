@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from harness.checking import check as checking
 from harness.results import collect
 from harness.trial.launch import LocalLauncher
 
+ROOT = Path(__file__).resolve().parents[1]
 #: Files whose tests train or wait come first: workers of pytest-xdist that share files out then end together.
 HEAVY = ("cluster", "train")
 
@@ -23,6 +24,8 @@ def session_launcher() -> Iterator[LocalLauncher]:
     """Starts real trials on the CPU. Its zygote takes ten seconds to import what a trial needs, a trial then half a
     second: what is not about the start of a zygote borrows this one."""
     with LocalLauncher(gpu=False) as launcher:
+        with chdir(ROOT):  # entries of the tests' own are imported from there, wherever a test has gone meanwhile
+            launcher._ready_helper(None)
         yield launcher
 
 

@@ -269,7 +269,7 @@ def test_run_fills_the_store_writes_the_report_and_a_second_run_starts_no_trial(
 
 
 @pytest.mark.train
-def test_ctrl_c_ends_after_the_trial_that_runs_and_says_how_to_go_on(folder: Path) -> None:
+def test_ctrl_c_ends_after_the_trial_that_runs_and_says_how_to_go_on(folder: Path, one_zygote: None) -> None:
     command = ("run", "--study", "optimizer", "--device", "cpu", "--no-report")
     with started(*command, cwd=folder) as process:
         assert process.stdout is not None

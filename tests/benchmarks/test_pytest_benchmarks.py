@@ -20,10 +20,11 @@ from tests.commands import claimbench
 
 pytestmark = pytest.mark.train
 
-#: A cell that runs, one that cannot without a GPU, and one whose technique is not in effect.
+#: A cell that runs, one that cannot without a GPU, and one whose technique is not in effect. `run_pytest` asks for
+#: three rounds in place of these four.
 MATRIX = """\
 schema: 1
-rounds: 3
+rounds: 4
 workloads:
   small: {model: tiny, data: synthetic, sequence_length: 32, batch_size: 2}
 baseline: {stream: cached}
@@ -81,7 +82,8 @@ class Session:
 def run_pytest(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable, "-m", "pytest", "benchmarks/test_matrix.py", "--matrix", str(folder / "matrix.yaml"),
-        "--store", str(folder / "kept.sqlite"), "--device", "cpu", "-p", "no:cacheprovider", *arguments,
+        "--store", str(folder / "kept.sqlite"), "--device", "cpu", "--rounds", "3", "-p", "no:cacheprovider",
+        *arguments,
     ]  # fmt: skip
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
@@ -175,9 +177,8 @@ def test_trials_that_the_store_has_are_replayed_and_not_run_again(session: Sessi
 
 
 def test_the_number_of_rounds_can_be_given(session: Session) -> None:
-    done = run_pytest(session.folder, session.environment, "--study", "optimizer", "--rounds", "4", "-k", "control")
-    assert done.returncode == 0, done.stdout
-    assert {record.round for record in session.trials("optimizer", "control")} >= {4}
+    assert "rounds: 4" in (session.folder / "matrix.yaml").read_text(encoding="utf-8")
+    assert [record.round for record in session.trials("optimizer", "control")] == [1, 2, 3]
 
 
 def test_pytest_benchmark_reads_the_file(session: Session) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,9 @@ from tests.results.plans import a_block, a_plan
 pytestmark = pytest.mark.train
 
 
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[LocalLauncher]:
-    with LocalLauncher(gpu=False) as launcher:
-        yield launcher
+@pytest.fixture
+def launcher(session_launcher: LocalLauncher) -> LocalLauncher:
+    return session_launcher
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +121,9 @@ def test_a_loader_worker_that_is_killed(folder: Path, launcher: LocalLauncher, m
 
 def test_a_rank_that_never_joins_the_others(folder: Path, launcher: LocalLauncher, machine: Environment) -> None:
     entry = "tests.faults.entries:hang_in_a_collective"
-    record = one_trial(folder, launcher, machine, entry=entry, limit=10, parallel="ddp", devices=2)
+    record = one_trial(folder, launcher, machine, entry=entry, limit=5, parallel="ddp", devices=2)
     assert record.outcome is Outcome.TIMEOUT
-    assert record.reason.startswith("Not done after 10 s and killed; still running: ranks 0, 1.")
+    assert record.reason.startswith("Not done after 5 s and killed; still running: ranks 0, 1.")
 
 
 def test_a_rank_that_is_killed_while_the_other_waits(

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.results.collect import fill
 from harness.results.store import Store
+from harness.trial.launch import LocalLauncher
 from harness.trial.processes import alive
-from tests.faults.driver import PLANS, few
+from tests.faults.driver import PLANS, environment, short
 from tests.faults.runs import CHILD, Run, check_complete, losses
 from tests.trial.notes import living, wait_for_notes
 
@@ -41,9 +43,8 @@ def test_a_kill_before_the_first_trial_leaves_nothing_either(tmp_path: Path) -> 
     assert run.kill() == []
 
 
-@pytest.mark.train
 def test_a_killed_run_is_completed_by_the_next_and_a_third_starts_nothing(tmp_path: Path) -> None:
-    run = Run(tmp_path, "few")
+    run = Run(tmp_path, "short", CHILD)
     for _ in range(4):
         assert run.wait_for("finished") is not None
     assert run.wait_for("started") is not None
@@ -51,11 +52,11 @@ def test_a_killed_run_is_completed_by_the_next_and_a_third_starts_nothing(tmp_pa
     with Store.open(tmp_path / "results.sqlite") as store:
         kept = [record.identity for record in store.records()]
     assert len(kept) in (4, 5)  # the fifth may have ended before the signal came
-    assert Run(tmp_path, "few").finish() == 0
-    records = check_complete(tmp_path, few())
+    assert Run(tmp_path, "short", CHILD).finish() == 0
+    records = check_complete(tmp_path, short())
     with Store.open(tmp_path / "results.sqlite") as store:
         assert [record.identity for record in store.records()][: len(kept)] == kept, "nothing was removed"
-    third = Run(tmp_path, "few")
+    third = Run(tmp_path, "short", CHILD)
     assert third.finish() == 0
     assert [line for line in third.lines if line.startswith("started")] == []
     same_cell = [record.losses for record in records if record.round == 1 and record.baseline]
@@ -64,21 +65,24 @@ def test_a_killed_run_is_completed_by_the_next_and_a_third_starts_nothing(tmp_pa
 
 @pytest.mark.timeout(7200)
 def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    check_random_kills(tmp_path, "quick", CHILD, kills=KILLS)
+    survive_kills(tmp_path, "quick", CHILD, kills=KILLS)
+    undisturbed = tmp_path / "undisturbed"
+    undisturbed.mkdir()
+    assert Run(undisturbed, "quick", CHILD).finish() == 0
+    compare_with(undisturbed, tmp_path, "quick")
 
 
 @pytest.mark.train
 @pytest.mark.timeout(7200)
-def test_random_kills_of_real_trials(tmp_path: Path) -> None:
-    check_random_kills(tmp_path, PLAN_OF_REAL_TRIALS, kills=KILLS_OF_REAL_TRIALS)
+def test_random_kills_of_real_trials(tmp_path: Path, session_launcher: LocalLauncher) -> None:
+    survive_kills(tmp_path, PLAN_OF_REAL_TRIALS, kills=KILLS_OF_REAL_TRIALS)
+    with Store.open(tmp_path / "undisturbed" / "results.sqlite", writable=True) as store:
+        fill(store, PLANS[PLAN_OF_REAL_TRIALS](), session_launcher, environment(PLAN_OF_REAL_TRIALS))
+    compare_with(tmp_path / "undisturbed", tmp_path, PLAN_OF_REAL_TRIALS)
 
 
-def check_random_kills(tmp_path: Path, plan: str, *entry: str, kills: int) -> None:
+def compare_with(undisturbed: Path, tmp_path: Path, plan: str) -> None:
     """A run that was killed and resumed has the same trials, once each, with the same losses as an undisturbed one."""
-    survive_kills(tmp_path, plan, *entry, kills=kills)
-    undisturbed = tmp_path / "undisturbed"
-    undisturbed.mkdir()
-    assert Run(undisturbed, plan, *entry).finish() == 0
     expected = losses(check_complete(undisturbed, PLANS[plan]()))
     killed = list(tmp_path.glob("killed-*"))
     assert killed

@@ -19,21 +19,21 @@ from tests.results.plans import a_block, a_plan
 pytestmark = pytest.mark.train
 
 
-def the_baseline(folder: Path, isolation: str) -> Record:
+def the_baseline(folder: Path, launcher: LocalLauncher) -> Record:
     """One trial of the real worker."""
     block = a_block(sizes=(), rounds=1, workload=TINY, settings={**SMALL, "workers": 1})
     plan = a_plan(replace(block, arms=block.arms[:1]))
-    with (
-        Store.open(folder / isolation / "results.sqlite", writable=True) as store,
-        LocalLauncher(gpu=False, isolation=isolation) as launcher,
-    ):
+    with Store.open(folder / launcher.isolation / "results.sqlite", writable=True) as store:
         fill(store, plan, launcher, replace(detect(), devices=()))
         (record,) = store.records()
     return record
 
 
-def test_both_isolations_compute_the_same(tmp_path: Path) -> None:
-    forked, fresh = (the_baseline(tmp_path, isolation) for isolation in ("zygote", "spawn"))
+def test_both_isolations_compute_the_same(tmp_path: Path, session_launcher: LocalLauncher) -> None:
+    assert session_launcher.isolation == "zygote"
+    forked = the_baseline(tmp_path, session_launcher)
+    with LocalLauncher(gpu=False, isolation="spawn") as launcher:
+        fresh = the_baseline(tmp_path, launcher)
     assert (forked.outcome, fresh.outcome) == (Outcome.OK, Outcome.OK), (forked.reason, fresh.reason)
     assert forked.losses == fresh.losses
     assert forked.gradient_norms == fresh.gradient_norms
