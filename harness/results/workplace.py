@@ -60,10 +60,15 @@ class Workplace:
         )  # fmt: skip
 
     def variables(self, spec: TrialSpec, devices: Sequence[Device]) -> dict[str, str]:
-        """Environment of a trial's processes: its devices alone, by UUID, and the caches of its cell alone."""
+        """Environment of a trial's processes: its devices alone, and the caches of its cell alone.
+
+        Devices by NVML's number, which is CUDA's in the order of the bus: DeepSpeed's stages 1 and 2 read numbers and
+        end with a ValueError on a UUID.
+        """
         cache = Path(spec.cache_directory)
         return {
-            "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in devices),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": ",".join(str(device.index) for device in devices),
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
             "TRITON_CACHE_DIR": str(cache / "triton"),
         }

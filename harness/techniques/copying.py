@@ -111,13 +111,13 @@ def changed_batches(device: Any, *, record: bool) -> int:
     """How many of `TRIED` copied batches hold other numbers than they should when a late kernel reads them."""
     import torch
 
-    def wanted() -> Iterator[Batch]:
-        for number in range(TRIED):
-            yield {"numbers": torch.full((_NUMBERS,), number, dtype=torch.int32).pin_memory()}
-
+    # pinned beforehand: to pin memory while kernels are queued may wait for them
+    batches_there = [
+        {"numbers": torch.full((_NUMBERS,), number, dtype=torch.int32).pin_memory()} for number in range(TRIED)
+    ]
     wrong: list[Any] = []
     sleep: Callable[[int], None] = torch.cuda._sleep
-    batches = copied_ahead(wanted(), device, record=record)
+    batches = copied_ahead(iter(batches_there), device, record=record)
     for number in range(TRIED):
         part = next(batches)["numbers"]
         sleep(_BUSY_CYCLES)

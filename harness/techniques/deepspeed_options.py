@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from harness.environment import Environment
@@ -11,6 +12,8 @@ from harness.techniques.base import Evidence, Stage, Technique
 from harness.techniques.parallel import uses_engine
 
 if TYPE_CHECKING:
+    import torch
+
     from harness.trial.training import TrainingRun
 
 
@@ -50,6 +53,7 @@ class DeepSpeedOptions(Technique):
         if cell["deepspeed_config"] == "as-printed":
             run.parameter_dtype = torch.float32
             run.forward_contexts.clear()
+            name_the_architecture(run.device)
         if cell["autocast_outside"] == "on":
             run.forward_contexts.append(lambda: torch.autocast(run.device.type, dtype=torch.bfloat16))
 
@@ -67,6 +71,16 @@ class DeepSpeedOptions(Technique):
             holds=outside, word=word, facts=facts,
             reason="autocast_outside=on was set, but no autocast was on when the engine was called",
         )  # fmt: skip
+
+
+def name_the_architecture(device: torch.device) -> None:
+    """Have DeepSpeed compile its AdamW for this device alone: of the environment's list it reads plain numbers, and
+    images made for Hopper set `9.0a` there."""
+    import torch
+
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
 
 
 def autocast_states(run: TrainingRun, engine: Any) -> tuple[bool, bool]:

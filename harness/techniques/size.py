@@ -40,6 +40,7 @@ class Size(Technique):
         if run.own is not None:
             return run.own.size_evidence(run)
         a_step = cell.number("sequence_length") * cell.number("batch_size") * cell.number("accumulation")
+        a_step *= run.devices_fed
         seen = run.facts["tokens_a_step"]
         return Evidence(
             holds=seen == a_step, word=f"{seen} tokens a step", facts={"tokens_a_step": seen},

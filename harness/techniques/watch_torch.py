@@ -54,8 +54,8 @@ class Profiler(Watch):
 
     def expected_calls(self) -> int:
         watched = self.run.spec.warmup_steps + self.run.spec.steps
-        # a last step that would have completed a cycle still has its trace written when the window ends
-        return (watched + 1) // (self._WAITED + self._WARMED + self._RECORDED)
+        # a cycle that the end of the window finds recording has its trace written as well
+        return (watched + self._RECORDED) // (self._WAITED + self._WARMED + self._RECORDED)
 
     def saw(self) -> bool:
         return self.calls == 0 or self.last["trace_bytes"] > 0

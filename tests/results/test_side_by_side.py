@@ -98,7 +98,7 @@ def test_threads_of_the_machine_are_shared_out(store: Store, monkeypatch: pytest
     run(store, a_plan(a_block(deeds=dict.fromkeys((1, 2), "write a result"))))
     seen = [record.figures["environment"] for record in store.records()]
     assert {each["OMP_NUM_THREADS"] for each in seen} == {"4"}
-    assert {each["CUDA_VISIBLE_DEVICES"] for each in seen} == {"GPU-0", "GPU-1"}
+    assert {each["CUDA_VISIBLE_DEVICES"] for each in seen} == {"0", "1"}
 
 
 def test_gpus_that_differ_are_refused() -> None:

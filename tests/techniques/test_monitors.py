@@ -33,6 +33,14 @@ def test_calls_are_counted(run_trial: Run, setting: str) -> None:
     assert result.evidence["monitor"]["facts"]["calls"] == CALLS[setting]
 
 
+@pytest.mark.parametrize(("steps", "traces"), [(5, 1), (6, 2), (8, 2), (10, 2), (11, 3)])
+def test_a_trace_that_the_window_cuts_short_is_counted_too(run_trial: Run, steps: int, traces: int) -> None:
+    """Cycles are five steps long, the last two recorded; warm-up and window are 7, 8, 10, 12 and 13 steps."""
+    result = run_trial(monitor="profiler", warmup_steps=2, steps=steps)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.evidence["monitor"]["facts"]["calls"] == traces
+
+
 def test_watching_does_not_change_what_is_watched(run_trial: Run) -> None:
     plain = run_trial().measured["losses"]
     for setting in ("phases-synchronised", "item", "gradient-norms"):

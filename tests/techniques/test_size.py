@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from harness.techniques.size import Size
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun
+from tests.training import cell
 
 Run = Callable[..., TrialResult]
 
@@ -20,6 +24,15 @@ def test_tokens_a_step_are_the_product(run_trial: Run) -> None:
     seconds = sum(result.measured["step_seconds"])
     assert result.measured["tokens_per_second"] == pytest.approx(3 * 384 / seconds, rel=1e-6)
     assert result.measured["samples_per_second"] == pytest.approx(3 * 12 / seconds, rel=1e-6)
+
+
+@pytest.mark.parametrize(("tokens", "holds"), [(2 * 256, True), (256, False)])
+def test_a_process_that_feeds_two_devices_takes_two_batches(tokens: int, holds: bool) -> None:
+    """`parallel=dp`: one process, a batch for each device."""
+    run: Any = SimpleNamespace(own=None, devices_fed=2, facts={"tokens_a_step": tokens})
+    evidence = Size().evidence(cell(sequence_length=64, batch_size=4), run)
+    assert evidence is not None
+    assert evidence.holds is holds
 
 
 def test_accumulation_that_does_not_happen_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,17 @@ gradients, 16/N with all. DeepSpeed 0.19 shards gradients in stage 1 too.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
+import torch
 
 from harness.experiment.axes import Setting
 from harness.techniques.deepspeed_engine import configuration
+from harness.techniques.deepspeed_options import name_the_architecture
 from harness.trial.outcome import Outcome
 from tests.techniques.ranks import Ranks
 from tests.techniques.test_parallel import TINY, assert_counted_over, gpus
@@ -212,6 +215,16 @@ class TestManyRanks:
         assert ddp.measured["figures"]["bytes_per_parameter"] == pytest.approx(20, abs=0.01)
         assert fsdp.measured["figures"]["bytes_per_parameter"] == pytest.approx(16 / ranks, abs=0.05)
         assert fsdp.measured["losses"] == pytest.approx(ddp.measured["losses"], abs=2e-4)
+
+
+def test_deepspeeds_optimizer_is_compiled_for_the_device_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image for Hopper says `9.0a` there, of which DeepSpeed makes a ValueError."""
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0a")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    name_the_architecture(torch.device("cpu"))
+    assert os.environ["TORCH_CUDA_ARCH_LIST"] == "9.0a"
+    name_the_architecture(torch.device("cuda", 0))
+    assert os.environ["TORCH_CUDA_ARCH_LIST"] == "9.0"
 
 
 @pytest.mark.gpus2
