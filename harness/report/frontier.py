@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from harness.judgement.judged import BlockResult
+from harness.judgement.judged import ArmResult, BlockResult
 from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import scatter
@@ -19,14 +19,14 @@ MOST_MODELS = 6
 
 
 def frontier_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
-    """One figure a model and device: tokens/s of another model or device are another quantity."""
+    """One figure a model, device and number of devices: tokens/s of others are another quantity."""
     groups: dict[tuple[str, str], list[tuple[Spot, str]]] = {}
     for block in blocks:
         for arm in block.arms:
             if arm.tokens_per_second and "reserved" in arm.memory and arm.role != "control":
                 spot = Spot(group=block.study, x=arm.memory["reserved"][0] / 2**30, y=arm.tokens_per_second)
                 where = f" at {formats.settings(block.sweep)}" if block.sweep else ""
-                groups.setdefault((block.model, block.device), []).append((spot, f"{arm.name}{where}"))
+                groups.setdefault((block.model, _devices(block, arm)), []).append((spot, f"{arm.name}{where}"))
     if not groups:
         return Part(
             anchor="pareto", title="Speed against memory", short="Speed and memory",
@@ -36,11 +36,17 @@ def frontier_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     shown = [_one(model, device, cells, gallery) for (model, device), cells in list(groups.items())[:MOST_MODELS]]
     return Part(
         anchor="pareto", title="Speed against memory", short="Speed and memory",
-        lead="Every cell of a model on one device. The numbered cells form the Pareto front: no other cell is both "
-        "faster and smaller. Cells of different batch size or length do different work a step.",
+        lead="Every cell of a model on the same devices; memory is that of the fullest. The numbered cells form the "
+        "Pareto front: no other cell is both faster and smaller. Cells of different batch size or length do different "
+        "work a step.",
         pictures=tuple(picture for picture, _, _ in shown if picture), tables=tuple(table for _, table, _ in shown),
         rows=tuple(row for _, _, rows in shown for row in rows),
     )  # fmt: skip
+
+
+def _devices(block: BlockResult, arm: ArmResult) -> str:
+    number = arm.cell.get("devices", 1)
+    return block.device if number == 1 else f"{number} × {block.device}"
 
 
 def front(spots: Sequence[Spot]) -> list[int]:

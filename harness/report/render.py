@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -11,7 +12,7 @@ from markupsafe import Markup, escape
 
 from harness.errors import EnvironmentProblem
 from harness.judgement.claims import Claims
-from harness.judgement.judged import Judgement
+from harness.judgement.judged import Judgement, Word
 from harness.report import csvs, formats, verdicts
 from harness.report.figures.gallery import BUDGET, Gallery
 from harness.report.figures.studio import Studio
@@ -38,7 +39,7 @@ def write_report(
     budget = figures if figures is not None else BUDGET if len(records) <= LARGE else LARGE_BUDGET
     try:
         _prepare(folder)
-        judgement = in_reading_order(judgement)
+        judgement = in_reading_order(about_these_trials(judgement, claims))
         gallery = Gallery(folder=folder / "figures", studio=studio, budget=budget)
         page = build(judgement, claims, records, gallery, name=name)
         _write_tables(folder / "tables", judgement, page)
@@ -50,6 +51,15 @@ def write_report(
         what = f"the report cannot be written to {folder}: {error.strerror or error}"
         raise EnvironmentProblem(f"{what}; name another folder with --output") from error
     return html
+
+
+def about_these_trials(judgement: Judgement, claims: Claims) -> Judgement:
+    """Without the claims, where none of them stands on a study that was run: a page of `not run` says nothing."""
+    studies = {block.study for block in judgement.blocks}
+    stands_on = {verdict.study or claims.claims[verdict.claim].study for verdict in judgement.verdicts}
+    if not studies or studies & stands_on or any(each.word is not Word.NOT_RUN for each in judgement.verdicts):
+        return judgement
+    return replace(judgement, verdicts=())
 
 
 def _prepare(folder: Path) -> None:

@@ -39,8 +39,8 @@ def drawn_by(studio: Studio, asked: list[Job]) -> list[str]:
     return studio.finish()
 
 
-def studio_processes() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+def own_processes() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
 
 
 def test_a_studio_draws_the_same_bytes_as_this_process(tmp_path: Path) -> None:
@@ -59,18 +59,19 @@ def test_a_studio_that_was_not_opened_draws_in_this_process(tmp_path: Path) -> N
 
 
 def test_a_studio_that_was_killed_loses_no_figure(tmp_path: Path) -> None:
+    before = own_processes()
     with Studio() as studio:
-        (child,) = studio_processes()
+        (child,) = own_processes() - before
         child.kill()
         assert len(drawn_by(studio, jobs(tmp_path, 2))) == 2
     assert len(list(tmp_path.glob("*.png"))) == 2
 
 
 def test_no_process_is_left_when_an_error_ends_it() -> None:
-    before = studio_processes()
+    before = own_processes()
     with pytest.raises(LookupError, match="1 more"), Studio():
-        raise LookupError(f"{len(studio_processes()) - len(before)} more")
-    assert studio_processes() == before
+        raise LookupError(f"{len(own_processes() - before)} more")
+    assert own_processes() == before
 
 
 def test_a_file_that_cannot_be_written_is_the_error_of_who_asked(tmp_path: Path) -> None:

@@ -36,7 +36,19 @@ def test_an_empty_store(tmp_path: Path) -> None:
 def test_no_claim_at_all(tmp_path: Path) -> None:
     none = Claims.model_construct(schema_=1, documents={}, claims={}, file="")
     _, folder = samples.render(samples.run()[:15], none, tmp_path)
-    assert "The claims file holds no claim that was judged." in page_of(folder)
+    assert "No claim of the claims file is about a study of these trials." in page_of(folder)
+
+
+def test_trials_that_no_claim_stands_on(tmp_path: Path) -> None:
+    """A page of claims that all were not run would hide what was."""
+    own = [replace(each, study="mine") for each in samples.run() if each.study == "precision"]
+    _, folder = samples.render(own, samples.claims(), tmp_path)
+    text = page_of(folder)
+    assert "No claim of the claims file is about a study of these trials." in text
+    assert "not run:" not in text
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    assert "No claim of the claims file is about a study of these trials." in markdown
+    assert "amp-speed" not in markdown
 
 
 def test_one_claim_only(tmp_path: Path) -> None:

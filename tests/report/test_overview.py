@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from harness.judgement.compare import compare
 from harness.judgement.judged import BlockResult, Judgement
+from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
-from harness.report.frontier import front
+from harness.report.figures.studio import Studio
+from harness.report.frontier import front, frontier_part
 from harness.report.interactions import combinations_of
 from harness.report.order import in_reading_order, natural
 from harness.report.stack import stack_of
@@ -26,6 +29,15 @@ def test_the_pareto_front_has_only_cells_that_no_other_beats_on_both() -> None:
     points = [(10, 100), (8, 90), (8, 95), (12, 99), (20, 130), (25, 130)]
     spots = [Spot(group="g", x=x, y=y) for x, y in points]
     assert [points[index] for index in front(spots)] == [(8, 95), (10, 100), (20, 130)]
+
+
+def test_cells_of_one_device_and_of_two_are_no_rivals(tmp_path: Path) -> None:
+    shape = StudyShape(name="scaling", cells=[CellShape(settings={"parallel": "ddp", "devices": 2}, ratio=1.9)])
+    blocks = compare(make_records([shape], rounds=3)).blocks
+    part = frontier_part(blocks, Gallery(folder=tmp_path, studio=Studio(), budget=0))
+    one, two = (table.caption for table in part.tables)
+    assert two == one.replace("NVIDIA H100", "2 × NVIDIA H100")
+    assert [len(table.rows) for table in part.tables] == [1, 1]
 
 
 def test_a_stack_is_found_by_what_its_cells_change(blocks: dict[str, BlockResult]) -> None:
