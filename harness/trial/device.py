@@ -72,14 +72,18 @@ class DeviceSamples:
             return None
         return max(0, max(used) - self.before.used_bytes)
 
-    def foreign(self) -> list[dict[str, Any]]:
+    def foreign(self, window: tuple[float, float] | None = None) -> list[dict[str, Any]]:
         """Processes of others on the device: `pid` and `bytes` each.
+
+        With a window, those that were there during it: a process of the trial before, which the driver still lists
+        while it gives its memory back, disturbs no step.
 
         Where none of the trial's own ids is ever seen (another namespace of process ids), only what was there before it
         is known to be foreign; use without a process to be seen counts as one with pid None.
         """
         matched = any(pid in self.ours for reading in self.readings for pid in reading.processes)
-        looked_at = self.readings if matched else () if self.before is None else (self.before,)
+        own_time = self.readings if window is None else self.within(window)
+        looked_at = own_time if matched else () if self.before is None else (self.before,)
         found: dict[int | None, int | None] = {}
         for reading in looked_at:
             for pid, used in reading.processes.items():
@@ -99,7 +103,7 @@ def device_figures(samples: Sequence[DeviceSamples], window: tuple[float, float]
             missing=dict.fromkeys(("peak_device_bytes", "utilisation", "energy_joules_per_token"), reason)
         )
     peaks = [peak for each in samples if (peak := each.peak_bytes(window)) is not None]
-    foreign = [process for each in samples for process in each.foreign()]
+    foreign = [process for each in samples for process in each.foreign(window)]
     peak_device_bytes = max(peaks) if peaks else None
     if window is None:
         reason = "the trial ended before its window did"

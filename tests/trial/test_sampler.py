@@ -201,6 +201,15 @@ def test_what_tried_the_device_before_the_trial_existed_is_no_neighbour() -> Non
     assert samples.peak_bytes() == 2 * GIB
 
 
+def test_a_process_that_is_gone_before_the_window_disturbs_no_step() -> None:
+    leaving = a_reading(1.0, processes={OURS: GIB, THEIRS: 9 * GIB})
+    alone = [a_reading(at) for at in (2.0, 3.0, 4.0)]
+    samples = samples_of(leaving, *alone)
+    assert device_figures([samples], (2.0, 4.0)).clocks["foreign"] == []
+    assert device_figures([samples], (0.5, 4.0)).clocks["foreign"] == [{"pid": THEIRS, "bytes": 9 * GIB}]
+    assert device_figures([samples], None).clocks["foreign"] == [{"pid": THEIRS, "bytes": 9 * GIB}]
+
+
 def test_only_the_devices_of_the_trial_are_sampled() -> None:
     sampler = Sampler([CountingMeter({}), CountingMeter({})])
     sampler.begin(1)
