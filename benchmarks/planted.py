@@ -63,7 +63,7 @@ GPU = {"workload": "{model: gpt2-124m, sequence_length: 1024, batch_size: 24}",
        "baseline": "{precision: amp-bf16, stream: cached}", "warmup": 4, "steps": 12}  # fmt: skip
 #: Most of a step is a wait of 15 ms for its data: trials are as alike on a busy machine as on an idle one.
 STEADY = {"workload": "{model: tiny, sequence_length: 16, batch_size: 1}",
-          "baseline": "{stream: cached, cost_per_sample_ms: 15}", "warmup": 5, "steps": 30}  # fmt: skip
+          "baseline": "{stream: cached, cost_per_sample_ms: 15}", "warmup": 5, "steps": 20}  # fmt: skip
 STEADY_ROUNDS = 3
 
 

@@ -250,7 +250,7 @@ assert "torch" not in sys.modules and "transformers" not in sys.modules
 
 
 @pytest.mark.train
-def test_run_fills_the_store_writes_the_report_and_a_second_run_starts_no_trial(folder: Path) -> None:
+def test_run_fills_the_store_writes_the_report_and_a_second_run_starts_no_trial(folder: Path, one_zygote: None) -> None:
     first = claimbench("run", "--study", "optimizer", "--device", "cpu", cwd=folder)
 
     assert first.code == 0, first.err

@@ -34,4 +34,6 @@ def installed(folder: Path) -> dict[str, str]:
         "[claimbench.techniques]\nnothing = tests.benchmarks.outside:DoesNothing\n"
     )
     path = os.pathsep.join([str(ROOT), str(package.parent), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    # pytest-benchmark measures nothing where it believes to be a worker of pytest-xdist
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return {**inherited, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

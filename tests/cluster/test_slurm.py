@@ -17,12 +17,13 @@ import pytest
 
 from harness.environment import Environment
 from harness.errors import EnvironmentProblem, LaunchError
-from harness.results.collect import fill, local_launcher
+from harness.results.collect import fill
 from harness.results.events import Event, Notice
 from harness.results.slurm import cluster as slurm
 from harness.results.slurm.cluster import Cluster
 from harness.results.slurm.probe import environment_of_a_node, known_environment
 from harness.results.store import Store
+from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
 from tests.cluster.driver import quick, real, run, slow
 from tests.faults.runs import check_complete, losses
@@ -71,7 +72,7 @@ class Parent:
 
 
 def test_the_same_trials_once_each_on_two_nodes_with_the_losses_of_a_local_run(
-    tmp_path: Path, two_nodes: Cluster, here: Environment
+    tmp_path: Path, two_nodes: Cluster, here: Environment, session_launcher: LocalLauncher
 ) -> None:
     plan, before = real(), job_names()
     summary = run(tmp_path, plan, here, entry="")
@@ -81,8 +82,8 @@ def test_the_same_trials_once_each_on_two_nodes_with_the_losses_of_a_local_run(
     assert sorted(jobs.values()) == ["n1", "n2"]
 
     local = tmp_path / "local"
-    with Store.open(local / "results.sqlite", writable=True) as store, local_launcher(plan, here) as launcher:
-        fill(store, plan, launcher, here)
+    with Store.open(local / "results.sqlite", writable=True) as store:
+        fill(store, plan, session_launcher, here)
     assert losses(remote) == losses(check_complete(local, plan))
     assert all(record.losses for record in remote)
 

@@ -203,6 +203,7 @@ class TestManyRanks:
         assert len(result.ranks) == ranks
         assert_state(result.measured["figures"]["bytes_per_parameter"], zero, ranks=ranks)
 
+    @pytest.mark.slow  # two ranks show it too
     @pytest.mark.parametrize("zero", [1, 2, 3])
     def test_losses_are_those_of_the_unsharded_engine(self, run_ranks: Ranks, ranks: int, zero: int) -> None:
         sharded = run_ranks(zero=zero, devices=ranks, precision="fp32")

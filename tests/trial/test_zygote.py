@@ -92,14 +92,14 @@ def test_the_environment_of_training_processes() -> None:
 
 
 @pytest.mark.train
-def test_the_real_preload_can_be_forked_and_its_children_compute(tmp_path: Path) -> None:
-    launcher = LocalLauncher(
-        gpu=False, modules=(*preload.MODULES, "deepspeed"), entry="tests.trial.child:main", log=tmp_path / "log"
-    )
-    with launcher:
-        finished = launcher.run(a_spec(tmp_path / "trial", "compute"), ranks=2, wall_limit_seconds=120, environment={})
-        assert launcher._helper is not None
-        preloaded = launcher._helper.preloaded
+def test_the_real_preload_can_be_forked_and_its_children_compute(
+    tmp_path: Path, session_launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_launcher, "entry", "tests.trial.child:main")
+    spec = a_spec(tmp_path / "trial", "compute")
+    finished = session_launcher.run(spec, ranks=2, wall_limit_seconds=120, environment={})
+    assert session_launcher._helper is not None
+    preloaded = session_launcher._helper.preloaded
     assert finished.outcome is Outcome.OK, finished.reason
     assert preloaded["problems"] == []
     assert {"torch", "transformers.models.gpt2.modeling_gpt2", "torch._inductor.compile_fx"} <= set(
