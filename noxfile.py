@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import nox
@@ -48,19 +49,21 @@ def report(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests that need no GPU: `nox -s tests -- tests/test_cli.py -k help` runs a part."""
+    """What needs no GPU: `nox -s tests -- tests/test_cli.py -k help` runs a part, `-- -m slow` what CI leaves out."""
     install(session, ".[train,test,dev,export,slurm]")
     install_deepspeed(session)
-    pytest(session, "-m", "not gpu and not gpus2", *session.posargs)
+    pytest(session, *side_by_side(session), "-m", "not gpu and not gpus2 and not slow", *session.posargs)
 
 
 @nox.session(name=f"tests-transformers-{OLDER_TRANSFORMERS.rpartition('.')[0]}")
 def tests_older_transformers(session: nox.Session) -> None:
     """What differs between transformers versions, under the oldest one supported: checkpointing and attention."""
     constraints = other_constraints(session, transformers=OLDER_TRANSFORMERS)
+    build_on(session, "tests")
     install(session, ".[train,test]", constraints=constraints)
-    choice = ["-m", "train and not gpu and not gpus2", "-k", "checkpointing or attention"]
-    pytest(session, *choice, *session.posargs)
+    choice = ["-m", "train and not gpu and not gpus2 and not slow", "-k", "checkpointing or attention"]
+    where = ["tests/techniques", "tests/trial/kinds", "tests/check/test_own_step.py"]
+    pytest(session, *where, *choice, *session.posargs)
 
 
 @nox.session
@@ -103,6 +106,17 @@ def install(session: nox.Session, *what: str, constraints: str = "constraints.tx
         session.install("-c", constraints, *(word for words in editable for word in words))
 
 
+def build_on(session: nox.Session, other: str) -> None:
+    """Let the environment see the packages of another session's, where that is there: pip installs what differs."""
+    if borrowed(session):
+        return
+    own = Path(session.virtualenv.location)
+    (ours,) = own.glob("lib/python*/site-packages")
+    theirs = own.parent / other / ours.relative_to(own)
+    if theirs.is_dir():
+        (ours / f"of-{other}.pth").write_text(f"import site; site.addsitedir({str(theirs)!r})\n", encoding="utf-8")
+
+
 def install_deepspeed(session: nox.Session) -> None:
     """deepspeed after torch, without building a kernel (that would need nvcc)."""
     if borrowed(session):
@@ -131,6 +145,13 @@ def pytest(session: nox.Session, *arguments: str) -> None:
     # tests of ranks and of compilation start many small processes: two threads each are enough, and leave room
     threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
     session.run(python(session), "-m", "pytest", *arguments, env=threads, external=True)
+
+
+def side_by_side(session: nox.Session) -> list[str]:
+    """Options of pytest-xdist: two workers, a file to each in turn; none where it is not at hand, or one core."""
+    at_hand = not borrowed(session) or find_spec("xdist") is not None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"] if at_hand and cores > 1 else []
 
 
 def borrowed(session: nox.Session) -> bool:
