@@ -5,7 +5,7 @@ axis, so cells keep their names: what it does looks like any change of code betw
 
     python -m benchmarks.planted FOLDER planted 0.15 0.05   two runs, each step of the second 15% longer
     python -m benchmarks.planted FOLDER equal 21            runs between which nothing changes
-    python -m benchmarks.planted FOLDER steady 0.5 0.05     as `planted`, in three rounds of steps that mostly wait
+    python -m benchmarks.planted FOLDER steady 0.5 0.05 3   as `planted`, in three rounds of steps that mostly wait
 
 A machine whose trials differ too much to show that much at a threshold of 5% gets as much as it can show.
 
@@ -61,10 +61,9 @@ CPU = {"workload": "{model: tiny, sequence_length: 64, batch_size: 4}", "baselin
 #: trials, and 3% of them cannot be seen in five rounds.
 GPU = {"workload": "{model: gpt2-124m, sequence_length: 1024, batch_size: 24}",
        "baseline": "{precision: amp-bf16, stream: cached}", "warmup": 4, "steps": 12}  # fmt: skip
-#: Most of a step is a wait of 15 ms for its data: trials are as alike on a busy machine as on an idle one.
+#: Most of a step is a wait of 60 ms for its data: trials are as alike on a busy machine as on an idle one.
 STEADY = {"workload": "{model: tiny, sequence_length: 16, batch_size: 1}",
-          "baseline": "{stream: cached, cost_per_sample_ms: 15}", "warmup": 5, "steps": 20}  # fmt: skip
-STEADY_ROUNDS = 3
+          "baseline": "{stream: cached, cost_per_sample_ms: 60}", "warmup": 3, "steps": 15}  # fmt: skip
 
 
 class Planted(Technique):
@@ -155,12 +154,12 @@ def spread(records: list[Record]) -> float:
     return math.sqrt(fmean(variance(logs) for logs in cells.values()))
 
 
-def main(folder: Path, what: str, number: float, threshold: float = 0.05) -> None:
+def main(folder: Path, what: str, number: float, threshold: float = 0.05, rounds: float = ROUNDS) -> None:
     import harness
     from harness.results.collect import local_launcher
 
     here = harness.machine()
-    shape, rounds = (STEADY, STEADY_ROUNDS) if what == "steady" else (GPU if here.has_gpu else CPU, ROUNDS)
+    shape, rounds = STEADY if what == "steady" else GPU if here.has_gpu else CPU, int(rounds)
     matrix = folder / "matrix.yaml"
     matrix.write_text(MATRIX.format(rounds=rounds, **shape), encoding="utf-8")
     plan = harness.plan(matrix, scale="full", environment=here)
