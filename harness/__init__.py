@@ -19,6 +19,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from harness.version import VERSION as __version__
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from harness.trial.custom import TrainingStep as TrainingStep
 
 __all__ = ["TrainingStep", "check", "judge", "load", "machine", "plan", "read", "read_matrix", "render", "run"]
-__version__ = "0.1.0"
-
 Device = Literal["auto", "cuda", "cpu"]
 Scale = Literal["auto", "full", "smoke"]
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
+import harness
+from harness.version import VERSION
 from tests.commands import ROOT
 
 #: What trials need: the process that starts them has to answer at once, also on a machine that has none of it.
@@ -47,3 +50,9 @@ def _imported(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
     return names
+
+
+def test_the_code_and_the_distribution_have_one_version() -> None:
+    """Records name the code's, which is there in a checkout that was never installed too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["version"] == harness.__version__ == VERSION

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from harness.experiment.study import PlannedTrial, Role
@@ -94,15 +92,6 @@ def unsupported(trial: PlannedTrial, *, at: Try, circumstances: Circumstances) -
         **_planned_fields(trial, at, circumstances), "outcome": Outcome.UNSUPPORTED, "reason": trial.refusal or "",
     }  # fmt: skip
     return Record(**fields, missing=_missing(fields, Outcome.UNSUPPORTED, {}))
-
-
-@cache
-def claimbench_version() -> str:
-    """The installed version; `unknown` in a checkout that was never installed."""
-    try:
-        return version("claimbench")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _planned_fields(trial: PlannedTrial, at: Try, circumstances: Circumstances) -> dict[str, Any]:

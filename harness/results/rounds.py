@@ -9,11 +9,12 @@ from typing import Any
 
 from harness.environment import Device, Environment
 from harness.experiment.study import Block, Plan, PlannedTrial
-from harness.results.assemble import Circumstances, claimbench_version
+from harness.results.assemble import Circumstances
 from harness.results.fingerprint import fingerprint, packages_used
 from harness.results.store import Store
 from harness.techniques.registry import techniques
 from harness.trial.outcome import Outcome
+from harness.version import VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,6 @@ def shared(
         scale=scale,
         fingerprint=fingerprint(environment, devices=devices, packages=packages_used(techniques(), cells)),
         environment=known[len(devices)],
-        version=claimbench_version(),
+        version=VERSION,
     )
     return circumstances, devices
