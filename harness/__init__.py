@@ -19,7 +19,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from harness.version import VERSION as __version__
+from harness.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from harness.trial.custom import TrainingStep as TrainingStep
 
 __all__ = ["TrainingStep", "check", "judge", "load", "machine", "plan", "read", "read_matrix", "render", "run"]
+__version__ = VERSION
+
 Device = Literal["auto", "cuda", "cpu"]
 Scale = Literal["auto", "full", "smoke"]
 
