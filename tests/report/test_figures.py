@@ -140,3 +140,12 @@ def test_an_axis_has_numbers_on_it_however_close_its_values_lie(
     shown = {text.get_text() for text in axes.get_xticklabels()}
     assert len(within) >= least
     assert labels <= shown
+
+
+def test_numbers_of_points_that_lie_on_each_other_are_one_label() -> None:
+    figure = Figure(figsize=(6.6, 4.4))
+    front = [
+        Spot(group="g", x=x, y=y, label=label) for x, y, label in ((2, 100, "1"), (8, 3000, "2"), (8.1, 3010, "3"))
+    ]
+    scatter.pareto(figure, front, front)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2, 3"]

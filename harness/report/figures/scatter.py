@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.report.figures import style
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 MOST_NAMED = 12
 #: Signs that are drawn one by one; each takes 300 bytes.
 MOST_SIGNS = 200
+#: Numbers of points that are nearer to each other than this would be written over each other.
+LABEL_POINTS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +44,32 @@ def pareto(figure: Figure, spots: Sequence[Spot], front: Sequence[Spot]) -> None
     named = set(groups[:MOST_NAMED])
     _named(axes, [each for each in spots if each.group in named])
     _cloud(axes, [each for each in spots if each.group not in named], len(groups) - len(named))
-    for each in front:
+    style.doubling(axes, "x")
+    axes.margins(0.08)
+    for each in _apart(axes, front):
         axes.annotate(
             each.label, (each.x, each.y), xytext=(-5, 5), textcoords="offset points", ha="right", fontweight="bold"
         )
-    style.doubling(axes, "x")
-    axes.margins(0.08)
     axes.set(xlabel="peak reserved memory (GiB)", ylabel="tokens/s")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     handles, labels = axes.get_legend_handles_labels()
     style.drop_legend(axes)
     figure.legend(handles, [style.shorten(label, 26) for label in labels], loc="outside lower center", ncols=3)
+
+
+def _apart(axes: Axes, front: Sequence[Spot]) -> list[Spot]:
+    """The front with one label, `6, 7`, where two would be written over each other."""
+    axes.autoscale_view()
+    near = LABEL_POINTS * axes.figure.dpi / 72
+    kept: list[Spot] = []
+    for each in front:
+        before = kept[-1] if kept else each
+        (x, y), (last_x, last_y) = axes.transData.transform([(each.x, each.y), (before.x, before.y)])
+        if kept and math.hypot(x - last_x, y - last_y) < near:
+            kept[-1] = replace(before, label=f"{before.label}, {each.label}")
+        else:
+            kept.append(each)
+    return kept
 
 
 def _named(axes: Axes, spots: Sequence[Spot]) -> None:
