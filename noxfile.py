@@ -142,8 +142,8 @@ def claimbench(session: nox.Session, *arguments: str) -> None:
 
 
 def pytest(session: nox.Session, *arguments: str) -> None:
-    # tests of ranks and of compilation start many small processes: two threads each are enough, and leave room
-    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
+    # the tiny model, in several processes at a time: a second thread gains nothing and takes a core from the others
+    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     session.run(python(session), "-m", "pytest", *arguments, env=threads, external=True)
 
 
