@@ -47,9 +47,8 @@ def record_of(
     trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances
 ) -> Record:
     """The record of a trial that was launched; a crash where what it measured does not fit one."""
-    record = _assembled(trial, finished, device, at=at, circumstances=circumstances)
     try:
-        return as_read_back(record)
+        return as_read_back(_assembled(trial, finished, device, at=at, circumstances=circumstances))
     except ValueError as fault:
         reason = f"Its result does not fit a record: {fault}."
     lost = replace(finished, outcome=Outcome.CRASH, reason=reason, result=None)
@@ -65,17 +64,20 @@ def _assembled(
     # a name that the record uses for something else, or not at all, is a figure of this kind of trial
     known = {name: value for name, value in measured.items() if name in NAMES and name not in planned}
     others = {name: value for name, value in measured.items() if name not in known}
+    for name in ("figures", "clocks"):  # to which the trial's parent adds
+        if not isinstance(known.get(name, {}), dict):
+            raise ValueError(f"{name} must be a mapping, not {type(known[name]).__name__}")
     fields = {
         **planned,
         **known,
         "outcome": finished.outcome,
         "reason": finished.reason,
         "wall_seconds": finished.wall_seconds,
-        "figures": {**known.get("figures", {}), **others},
+        "figures": _with(known.get("figures", {}), others),
         "evidence": result.evidence if result is not None else {},
         "warnings": [*(result.warnings if result is not None else ()), *finished.warnings],
         "ranks": result.ranks if result is not None else [],
-        "clocks": {**known.get("clocks", {}), **device.clocks},
+        "clocks": _with(known.get("clocks", {}), device.clocks),
         "utilisation": device.utilisation,
         "peak_device_bytes": device.peak_device_bytes,
         "peak_host_bytes": known.get("peak_host_bytes") or finished.peak_host_bytes,
@@ -84,6 +86,11 @@ def _assembled(
     }
     fields["missing"] = _missing(fields, finished.outcome, {**device.missing, **(result.missing if result else {})})
     return Record(**fields)
+
+
+def _with(found: Any, further: Mapping[str, Any]) -> Any:
+    """What a child gave for a mapping, and more; something else as it is, which then does not fit a record."""
+    return {**found, **further} if isinstance(found, Mapping) else found
 
 
 def unsupported(trial: PlannedTrial, *, at: Try, circumstances: Circumstances) -> Record:

@@ -154,6 +154,14 @@ def test_an_arbitrary_result_is_a_crash(folder: Path, content: bytes) -> None:
     assert recorded(content, folder).outcome is Outcome.CRASH
 
 
+@pytest.mark.parametrize("name", ["figures", "clocks"])
+def test_a_list_where_the_parent_adds_names_is_a_crash(folder: Path, name: str) -> None:
+    result = {**RESULT, "measured": {**RESULT["measured"], name: []}}
+    record = recorded(json.dumps(result).encode(), folder)
+    assert record.outcome is Outcome.CRASH
+    assert f"{name} must be a mapping, not list" in record.reason
+
+
 def test_the_result_itself_is_a_record(folder: Path) -> None:
     record = recorded(json.dumps(RESULT).encode(), folder)
     assert record.outcome is Outcome.OK
