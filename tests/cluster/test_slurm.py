@@ -122,6 +122,7 @@ def test_without_retries_the_next_run_does_what_a_cancelled_job_left(
     check_complete(tmp_path, slow())
 
 
+@pytest.mark.alone
 def test_a_node_that_dies_loses_no_round(
     tmp_path: Path, two_nodes: Cluster, here: Environment, kill_node: Callable[[str], None]
 ) -> None:

@@ -52,8 +52,10 @@ def test_kinds_about_a_package_are_refused_without_it(kind: str, word: str) -> N
     assert refusal(bare, cell(), "training") is None
 
 
+@pytest.mark.alone
+@pytest.mark.alone
 def test_forward_passes_alone_are_faster_than_training() -> None:
-    result = run_trial("throughput-recipe", steps=4)
+    result = run_trial("throughput-recipe", steps=12)
     figures = result.measured["figures"]
     assert result.outcome is Outcome.OK
     assert figures["training_samples_per_second"] == pytest.approx(result.measured["samples_per_second"])
@@ -62,6 +64,7 @@ def test_forward_passes_alone_are_faster_than_training() -> None:
     assert figures["recipe_over_training"] == pytest.approx(ratio)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_steps_over_seconds_count_batches(batch_size: int) -> None:
     """Right at batch 1; at batch 4 a quarter of the truth. The window and the monitor's clock differ by a little."""
