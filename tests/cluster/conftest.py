@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,11 +35,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def two_nodes(folder: Path) -> Iterator[Cluster]:
-    """Both nodes up and without jobs, before and after."""
+    """Both nodes up and idle before, and without jobs after."""
     for node in ("n1", "n2"):
         if not _alive(folder / f"slurmd-{node}.pid"):
             _script("node", str(folder), node)
     subprocess.run(["scontrol", "update", "NodeName=n[1-2]", "State=RESUME"], capture_output=True, check=False)
+    until = time.monotonic() + 60
+    while _states() != ["idle", "idle"]:  # what the test before it cancelled may still be ending
+        assert time.monotonic() < until, f"the nodes are {_states()} and not idle"
+        time.sleep(0.2)
     yield Cluster(partition="test", nodes=2, minutes=10)
     slurm.cancel([name for name, job in slurm.states().items() if job.active])
 
@@ -59,6 +64,11 @@ def kill_node(folder: Path) -> Callable[[str], None]:
             _kill_tree(pid)
 
     return kill
+
+
+def _states() -> list[str]:
+    command = ["sinfo", "--noheader", "--Node", "--format=%t"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def _install() -> None:
