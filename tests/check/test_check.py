@@ -13,6 +13,7 @@ import pytest
 
 import harness
 from harness.checking import schedule
+from harness.checking.words import as_json
 from tests.commands import ROOT, claimbench
 
 EXAMPLES = ROOT / "examples"
@@ -110,7 +111,10 @@ def test_the_answer_in_words(folder: Path) -> None:
 )
 def test_a_fault_is_answered_in_words(tmp_path: Path, build: str, sentence: str, verdict: str, reason: str) -> None:
     """The pilot is enough: no round is spent, and no verdict dressed up."""
-    found = check(tmp_path, sentence, f"{STEPS}:{build}")
+    answer = harness.check(
+        sentence, f"{STEPS}:{build}", budget_seconds=300, rounds=3, store=tmp_path / "check.sqlite", device="cpu"
+    )
+    found = as_json(answer, report="")
     assert found["verdict"] == verdict
     assert reason in found["reason"]
     assert (found["measured"], found["helped"], found["budget"]["rounds"]) == ("", "", None)

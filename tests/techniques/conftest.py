@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.trial.launch import LocalLauncher
 from harness.trial.spec import TrialResult
 from tests.techniques.ranks import Ranks
 from tests.training import run_trial as run_one
@@ -28,8 +29,8 @@ def run_trial() -> Callable[..., TrialResult]:
 
 
 @pytest.fixture(scope="session")
-def run_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+def run_ranks(tmp_path_factory: pytest.TempPathFactory, session_launcher: LocalLauncher) -> Iterator[Ranks]:
     """`run_ranks(parallel="ddp", devices=2)` trains on that many gloo ranks, each a process of its own."""
-    ranks = Ranks(tmp_path_factory.mktemp("ranks"))
+    ranks = Ranks(tmp_path_factory.mktemp("ranks"), session_launcher)
     yield ranks
     ranks.close()

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,22 @@ from harness.trial.ranks import processes_of
 from harness.trial.spec import TrialResult, TrialSpec
 from tests.training import spec_of
 
+ENTRY = "tests.techniques.ranks:main"
 #: Long enough for eight ranks on two busy cores; a test that hangs ends all the same.
 WALL_LIMIT_SECONDS = 240
 
 
 class Ranks:
-    """Runs trials of several ranks and keeps their results: the same trial is run once."""
+    """Runs trials of several ranks and keeps their results: the same trial is run once.
 
-    def __init__(self, folder: Path) -> None:
+    Those of DeepSpeed have a zygote of their own, that has imported it; `launcher` starts the others.
+    """
+
+    def __init__(self, folder: Path, launcher: LocalLauncher) -> None:
         self._folder = folder
-        self._launcher = LocalLauncher(
-            gpu=False, modules=(*preload.MODULES, "deepspeed"), entry="tests.techniques.ranks:main", log=folder / "log"
+        self._launcher = launcher
+        self._with_deepspeed = LocalLauncher(
+            gpu=False, modules=(*preload.MODULES, "deepspeed"), entry=ENTRY, log=folder / "log"
         )
         self._results: dict[str, Finished] = {}
 
@@ -45,10 +51,22 @@ class Ranks:
         key = repr((sabotage, sorted(details.items())))
         if key not in self._results:
             spec = self.spec(sabotage=sabotage, **details)
-            self._results[key] = self._launcher.run(
-                spec, ranks=processes_of(spec.settings), wall_limit_seconds=WALL_LIMIT_SECONDS, environment={}
-            )
+            with self._launcher_of(spec) as launcher:
+                self._results[key] = launcher.run(
+                    spec, ranks=processes_of(spec.settings), wall_limit_seconds=WALL_LIMIT_SECONDS, environment={}
+                )
         return self._results[key]
+
+    @contextmanager
+    def _launcher_of(self, spec: TrialSpec) -> Iterator[LocalLauncher]:
+        if "deepspeed" in preload.modules_for([spec.settings]):
+            yield self._with_deepspeed
+            return
+        plain, self._launcher.entry = self._launcher.entry, ENTRY
+        try:
+            yield self._launcher
+        finally:
+            self._launcher.entry = plain
 
     def on_gpus(self, **details: Any) -> Finished:
         """The trial on this machine's GPUs."""
@@ -64,7 +82,7 @@ class Ranks:
         return replace(spec, record_path=str(folder / "result.json"), cache_directory=str(folder / "cache"))
 
     def close(self) -> None:
-        self._launcher.close()
+        self._with_deepspeed.close()
 
 
 def main(spec_path: Path) -> int:
