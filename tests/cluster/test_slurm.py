@@ -122,12 +122,12 @@ def test_without_retries_the_next_run_does_what_a_cancelled_job_left(
     check_complete(tmp_path, slow())
 
 
-@pytest.mark.alone
 def test_a_node_that_dies_loses_no_round(
     tmp_path: Path, two_nodes: Cluster, here: Environment, kill_node: Callable[[str], None]
 ) -> None:
     parent = Parent(tmp_path, "slow", retries=1)
     wait_for(lambda: rounds_begun(tmp_path) == 2)
+    assert sorted(job_names(running=True).values()) == ["n1", "n2"]
     kill_node("n1")
     text = parent.finish()
     assert "ended as NODE_FAIL" in text

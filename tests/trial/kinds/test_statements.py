@@ -53,7 +53,6 @@ def test_kinds_about_a_package_are_refused_without_it(kind: str, word: str) -> N
 
 
 @pytest.mark.alone
-@pytest.mark.alone
 def test_forward_passes_alone_are_faster_than_training() -> None:
     result = run_trial("throughput-recipe", steps=12)
     figures = result.measured["figures"]
