@@ -1,6 +1,6 @@
 """`claimbench compare` on real runs: finds a slowdown that was planted in the step, and none where none was.
 
-    pytest benchmarks/test_planted_slowdown.py -m gpu -s     3% on one GPU, five rounds; under three minutes
+    pytest benchmarks/test_planted_slowdown.py -m gpu -s     3% on one GPU, five rounds
     pytest benchmarks/test_planted_slowdown.py -m slow -s    15% on the CPU, five rounds; 20 pairs of equal runs
 
 With a GPU in the machine, `CUDA_VISIBLE_DEVICES=` before the second makes it run on the CPU.

@@ -117,6 +117,11 @@ def slug(text: str) -> str:
     return f"{plain[:LONGEST_SLUG] or 'unnamed'}{mark}"
 
 
+def devices(count: object, name: str) -> str:
+    """`NVIDIA H100`, or `2 × NVIDIA H100`."""
+    return name if count == 1 else f"{count} × {name}"
+
+
 def plural(count: int, noun: str) -> str:
     """`1 trial`, `3 trials`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

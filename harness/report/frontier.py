@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from harness.judgement.judged import ArmResult, BlockResult
+from harness.judgement.judged import BlockResult
 from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import scatter
@@ -26,7 +26,8 @@ def frontier_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
             if arm.tokens_per_second and "reserved" in arm.memory and arm.role != "control":
                 spot = Spot(group=block.study, x=arm.memory["reserved"][0] / 2**30, y=arm.tokens_per_second)
                 where = f" at {formats.settings(block.sweep)}" if block.sweep else ""
-                groups.setdefault((block.model, _devices(block, arm)), []).append((spot, f"{arm.name}{where}"))
+                devices = formats.devices(arm.cell.get("devices", 1), block.device)
+                groups.setdefault((block.model, devices), []).append((spot, f"{arm.name}{where}"))
     if not groups:
         return Part(
             anchor="pareto", title="Speed against memory", short="Speed and memory",
@@ -42,11 +43,6 @@ def frontier_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
         pictures=tuple(picture for picture, _, _ in shown if picture), tables=tuple(table for _, table, _ in shown),
         rows=tuple(row for _, _, rows in shown for row in rows),
     )  # fmt: skip
-
-
-def _devices(block: BlockResult, arm: ArmResult) -> str:
-    number = arm.cell.get("devices", 1)
-    return block.device if number == 1 else f"{number} × {block.device}"
 
 
 def front(spots: Sequence[Spot]) -> list[int]:

@@ -97,7 +97,7 @@ def _title(environment: Mapping[str, Any]) -> str:
         cores = environment.get("cores") or 0
         return f"CPU only: {environment.get('processor') or 'unknown processor'}, {formats.plural(cores, 'core')}"
     names = Counter(devices)
-    return " + ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+    return " + ".join(formats.devices(count, name) for name, count in names.items())
 
 
 def _facts(environment: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -64,20 +64,17 @@ def _assembled(
     # a name that the record uses for something else, or not at all, is a figure of this kind of trial
     known = {name: value for name, value in measured.items() if name in NAMES and name not in planned}
     others = {name: value for name, value in measured.items() if name not in known}
-    for name in ("figures", "clocks"):  # to which the trial's parent adds
-        if not isinstance(known.get(name, {}), dict):
-            raise ValueError(f"{name} must be a mapping, not {type(known[name]).__name__}")
     fields = {
         **planned,
         **known,
         "outcome": finished.outcome,
         "reason": finished.reason,
         "wall_seconds": finished.wall_seconds,
-        "figures": _with(known.get("figures", {}), others),
+        "figures": _with(known, "figures", others),
         "evidence": result.evidence if result is not None else {},
         "warnings": [*(result.warnings if result is not None else ()), *finished.warnings],
         "ranks": result.ranks if result is not None else [],
-        "clocks": _with(known.get("clocks", {}), device.clocks),
+        "clocks": _with(known, "clocks", device.clocks),
         "utilisation": device.utilisation,
         "peak_device_bytes": device.peak_device_bytes,
         "peak_host_bytes": known.get("peak_host_bytes") or finished.peak_host_bytes,
@@ -88,9 +85,12 @@ def _assembled(
     return Record(**fields)
 
 
-def _with(found: Any, further: Mapping[str, Any]) -> Any:
-    """What a child gave for a mapping, and more; something else as it is, which then does not fit a record."""
-    return {**found, **further} if isinstance(found, Mapping) else found
+def _with(measured: Mapping[str, Any], name: str, further: Mapping[str, Any]) -> dict[str, Any]:
+    """What a child measured under `name`, and what its parent adds."""
+    found = measured.get(name, {})
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{name} must be a mapping, not {type(found).__name__}")
+    return {**found, **further}
 
 
 def unsupported(trial: PlannedTrial, *, at: Try, circumstances: Circumstances) -> Record:

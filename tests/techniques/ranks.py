@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from harness.trial import preload
 from harness.trial.launch import Finished, LocalLauncher
@@ -31,9 +31,7 @@ class Ranks:
     def __init__(self, folder: Path, launcher: LocalLauncher) -> None:
         self._folder = folder
         self._launcher = launcher
-        self._with_deepspeed = LocalLauncher(
-            gpu=False, modules=(*preload.MODULES, "deepspeed"), entry=ENTRY, log=folder / "log"
-        )
+        self._with_deepspeed = LocalLauncher(gpu=False, modules=(*preload.MODULES, "deepspeed"), log=folder / "log")
         self._results: dict[str, Finished] = {}
 
     def __call__(self, *, sabotage: str = "", **details: Any) -> TrialResult:
@@ -51,22 +49,13 @@ class Ranks:
         key = repr((sabotage, sorted(details.items())))
         if key not in self._results:
             spec = self.spec(sabotage=sabotage, **details)
-            with self._launcher_of(spec) as launcher:
+            its_own = "deepspeed" in preload.modules_for([spec.settings])
+            launcher = self._with_deepspeed if its_own else self._launcher
+            with mock.patch.object(launcher, "entry", ENTRY):
                 self._results[key] = launcher.run(
                     spec, ranks=processes_of(spec.settings), wall_limit_seconds=WALL_LIMIT_SECONDS, environment={}
                 )
         return self._results[key]
-
-    @contextmanager
-    def _launcher_of(self, spec: TrialSpec) -> Iterator[LocalLauncher]:
-        if "deepspeed" in preload.modules_for([spec.settings]):
-            yield self._with_deepspeed
-            return
-        plain, self._launcher.entry = self._launcher.entry, ENTRY
-        try:
-            yield self._launcher
-        finally:
-            self._launcher.entry = plain
 
     def on_gpus(self, **details: Any) -> Finished:
         """The trial on this machine's GPUs."""
