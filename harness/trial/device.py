@@ -70,7 +70,9 @@ class DeviceSamples:
         used = [reading.used_bytes for reading in readings if reading.used_bytes is not None]
         if not used or self.before is None or self.before.used_bytes is None:
             return None
-        return max(0, max(used) - self.before.used_bytes)
+        # less than before: the driver was still taking back the memory of the trial before
+        idle = min(each.used_bytes for each in (self.before, *self.readings) if each.used_bytes is not None)
+        return max(used) - idle
 
     def foreign(self, window: tuple[float, float] | None = None) -> list[dict[str, Any]]:
         """Processes of others on the device: `pid` and `bytes` each.
@@ -79,7 +81,8 @@ class DeviceSamples:
         while it gives its memory back, disturbs no step.
 
         Where none of the trial's own ids is ever seen (another namespace of process ids), only what was there before it
-        is known to be foreign; use without a process to be seen counts as one with pid None.
+        is known to be foreign. Use without a process to be seen counts as one with pid None, if it lasts: for a moment
+        the driver still counts the memory of a trial before whose process is gone.
         """
         matched = any(pid in self.ours for reading in self.readings for pid in reading.processes)
         own_time = self.readings if window is None else self.within(window)
@@ -89,10 +92,19 @@ class DeviceSamples:
             for pid, used in reading.processes.items():
                 if pid not in self.ours:
                     found[pid] = max(found.get(pid) or 0, used or 0) or None
-        before = self.before.used_bytes if self.before is not None else None
-        if not found and before is not None and before > _UNEXPLAINED_BYTES:
-            found[None] = before
+        unseen = _least_unexplained((self.before, *(own_time if matched else self.readings)))
+        if not found and unseen > _UNEXPLAINED_BYTES:
+            found[None] = unseen
         return [{"pid": pid, "bytes": used} for pid, used in found.items()]
+
+
+def _least_unexplained(readings: Sequence[Reading | None]) -> int:
+    """Bytes in use, at every look at least, that belong to no process which the driver shows. 0 without a look before
+    the trial, or where sizes are not told."""
+    if readings[0] is None or readings[0].used_bytes is None:
+        return 0
+    looks = [(reading.used_bytes, reading.processes.values()) for reading in readings if reading is not None]
+    return min(used - sum(size or 0 for size in sizes) for used, sizes in looks if used is not None)
 
 
 def device_figures(samples: Sequence[DeviceSamples], window: tuple[float, float] | None) -> DeviceFigures:

@@ -32,6 +32,7 @@ class Ranks:
         self._folder = folder
         self._launcher = launcher
         self._with_deepspeed = LocalLauncher(gpu=False, modules=(*preload.MODULES, "deepspeed"), log=folder / "log")
+        self._on_gpus = LocalLauncher(gpu=True, modules=(*preload.MODULES, "deepspeed"), log=folder / "gpu-log")
         self._results: dict[str, Finished] = {}
 
     def __call__(self, *, sabotage: str = "", **details: Any) -> TrialResult:
@@ -59,11 +60,13 @@ class Ranks:
 
     def on_gpus(self, **details: Any) -> Finished:
         """The trial on this machine's GPUs."""
-        spec = replace(self.spec(**details), device="cuda")
-        with LocalLauncher(gpu=True, modules=(*preload.MODULES, "deepspeed")) as launcher:
-            return launcher.run(
+        key = repr(("gpu", sorted(details.items())))
+        if key not in self._results:
+            spec = replace(self.spec(**details), device="cuda")
+            self._results[key] = self._on_gpus.run(
                 spec, ranks=processes_of(spec.settings), wall_limit_seconds=WALL_LIMIT_SECONDS, environment={}
             )
+        return self._results[key]
 
     def spec(self, *, sabotage: str = "", **details: Any) -> TrialSpec:
         folder = self._folder / f"trial{len(self._results)}"
@@ -72,6 +75,7 @@ class Ranks:
 
     def close(self) -> None:
         self._with_deepspeed.close()
+        self._on_gpus.close()
 
 
 def main(spec_path: Path) -> int:

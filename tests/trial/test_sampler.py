@@ -110,7 +110,22 @@ def test_our_own_processes_under_unknown_ids_are_not_foreign_but_those_before_us
 
 def test_memory_in_use_with_nobody_to_be_seen_is_foreign() -> None:
     before = a_reading(0.0, processes={}, used_bytes=20 * GIB)
-    assert samples_of(a_reading(1.0, processes={}), before=before).foreign() == [{"pid": None, "bytes": 20 * GIB}]
+    hidden = [a_reading(at, processes={}, used_bytes=23 * GIB) for at in (1.0, 2.0)]
+    assert samples_of(*hidden, before=before).foreign() == [{"pid": None, "bytes": 20 * GIB}]
+    shown = [a_reading(at, processes={OURS: 4 * GIB}, used_bytes=24 * GIB) for at in (1.0, 2.0)]
+    assert samples_of(*shown, before=before).foreign((0.5, 2.5)) == [{"pid": None, "bytes": 20 * GIB}]
+
+
+def test_memory_that_the_driver_takes_back_from_the_trial_before_is_nobodys() -> None:
+    # seen on an H200: 13.9 GiB without a process at the last look before a trial, all of it gone when it had started
+    before = a_reading(0.0, processes={}, used_bytes=14 * GIB)
+    young = a_reading(0.1, processes={}, used_bytes=1 << 20)
+    shown = [a_reading(at, processes={OURS: 4 * GIB}, used_bytes=4 * GIB + (300 << 20)) for at in (1.0, 2.0)]
+    assert samples_of(young, *shown, before=before).foreign((0.9, 2.1)) == []
+    hidden = [a_reading(at, processes={}, used_bytes=4 * GIB) for at in (1.0, 2.0)]
+    samples = samples_of(young, *hidden, before=before)
+    assert samples.foreign((0.9, 2.1)) == []
+    assert samples.peak_bytes((0.9, 2.1)) == 4 * GIB - (1 << 20)
 
 
 def test_an_idle_device_has_nobody_foreign() -> None:
