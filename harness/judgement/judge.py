@@ -83,7 +83,7 @@ def _find(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence[Bloc
 def _in_range(claim: Claim, metric: Metric, site: Site) -> Finding:
     found = measure(metric, site.arm, site.baseline, claim.view)
     if found is None:
-        return Finding(word=Word.NOT_TESTABLE, reason=_lacking(metric, site, claim.view))
+        return _lacking(claim, metric, site)
     decision = decide(claim, metric, found)
     return Finding(
         word=decision.word, reason=decision.reason, measured=measured(metric, found.interval), interval=found.interval,
@@ -106,14 +106,19 @@ def _helped_by_speed(site: Site) -> str:
     return helped(METRICS["speedup"], site.arm.speedup) if site.arm is not site.baseline else ""
 
 
-def _lacking(metric: Metric, site: Site, view: str) -> str:
-    """The records' own reason for a missing figure, where they give one."""
+def _lacking(claim: Claim, metric: Metric, site: Site) -> Finding:
+    """The records' own reason for a missing figure. Where they give none for a figure of a kind, another version of
+    this code made them, and one that measures it can run."""
     arms = [site.arm] if site.arm is site.baseline else [site.arm, site.baseline]
     names = [name for arm in arms for trial in arm.trials for name in trial.missing]
-    wanted = f"peak_{view}_bytes" if metric.uses_view else metric.name
+    wanted = f"peak_{claim.view}_bytes" if metric.uses_view else metric.name
     reasons = [trial.missing[wanted] for arm in arms for trial in arm.trials if wanted in trial.missing]
+    if not reasons and metric.name.startswith("figure"):
+        figure = metric.name.partition(":")[2]
+        reason = f"the trials in the store are of a version that did not measure {figure!r}; run {claim.study!r} again"
+        return Finding(word=Word.NOT_RUN, reason=reason)
     why = f": {reasons[0]}" if reasons else f" (missing: {', '.join(dict.fromkeys(names))})" if names else ""
-    return f"the records have no figure for {metric.name}{why}"
+    return Finding(word=Word.NOT_TESTABLE, reason=f"the records have no figure for {metric.name}{why}")
 
 
 def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | None,
@@ -138,8 +143,8 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
         measured=found.measured, value=interval.value if interval else None, interval=ends,
         rounds=interval.rounds if interval else 0, rounds_needed=found.rounds_needed, scope=scope,
         metric=claim.metric or "", low=low, high=high, study=claim.study, block=site.block.block if site else "",
-        arm=site.arm.name if site else "", sweep=dict(site.block.sweep) if site else dict(claim.at),
-        other_baseline=other, details=details,
+        device=site.block.device if site else "", arm=site.arm.name if site else "",
+        sweep=dict(site.block.sweep) if site else dict(claim.at), other_baseline=other, details=details,
     )  # fmt: skip
 
 

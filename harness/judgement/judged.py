@@ -144,6 +144,8 @@ class Verdict:
     """The claimed range on the metric."""
     study: str = ""
     block: str = ""
+    device: str = ""
+    """On which it was judged; empty where nothing was."""
     arm: str = ""
     sweep: dict[str, Setting] = field(default_factory=dict)
     other_baseline: str = ""

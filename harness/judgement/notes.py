@@ -5,12 +5,13 @@ from __future__ import annotations
 from harness.judgement.judged import Interval
 from harness.judgement.metrics import METRICS
 from harness.judgement.site import Site
+from harness.judgement.validity import IDLED
 from harness.judgement.words import measured
 
 
 def notes_on(site: Site, interval: Interval | None) -> list[str]:
     """One clause each, the weightiest first."""
-    return [*_suspect(site), *_dropped(site, interval), *_noise(site), *_drift(site)]
+    return [*_suspect(site), *_dropped(site, interval), *_noise(site), *_waits(site, interval), *_drift(site)]
 
 
 def _suspect(site: Site) -> list[str]:
@@ -33,6 +34,14 @@ def _dropped(site: Site, interval: Interval | None) -> list[str]:
 def _noise(site: Site) -> list[str]:
     arms = {arm.name: arm for arm in (site.arm, site.baseline) if arm.noise and arm.spread is not None}
     return [f"{name} is {arm.noise}: its trials spread by {arm.spread:.1%}" for name, arm in arms.items()]
+
+
+def _waits(site: Site, interval: Interval | None) -> list[str]:
+    """Where a figure of time is the host's rather than the device's. Memory has no interval, and does not care."""
+    if interval is None:
+        return []
+    arms = {arm.name: arm for arm in (site.arm, site.baseline)}
+    return [f"{name}: {flag}" for name, arm in arms.items() for flag in arm.flags if IDLED in flag]
 
 
 def _drift(site: Site) -> list[str]:

@@ -19,6 +19,9 @@ from harness.trial.outcome import Outcome
 UNSTEADY = 0.02
 #: SM clocks of two arms further apart than this: part of their ratio is the clock's.
 CLOCK_GAP = 0.02
+#: A device that idles for more than this share of a step waits for the host, or for data.
+IDLE = 0.2
+IDLED = "the device idled"
 #: A half of the window needs this many steps for its median to say something.
 FEWEST_STEPS = 4
 #: A card at its power cap is at its normal working point under training loads; the other reasons are faults.
@@ -100,6 +103,18 @@ def unsteady(record: Record) -> str:
     return f"median step time changed by {gap:+.1%} between the halves of the window" if abs(gap) > UNSTEADY else ""
 
 
+def idle(record: Record) -> str:
+    """The device waits: what the trial measures is the host that launches its work, or the data, on this machine."""
+    spent = record.figures.get("breakdown")
+    if not isinstance(spent, dict) or spent.get("measured_on") != "gpu":
+        return ""
+    seconds = spent.get("seconds")
+    waited = numeric(seconds.get("idle")) if isinstance(seconds, dict) else None
+    step = numeric(spent.get("step_seconds"))
+    share = waited / step if waited is not None and step else 0.0
+    return f"{IDLED} for {share:.0%} of a step: host or data set the pace" if share > IDLE else ""
+
+
 def clock_gap(cell: Iterable[Record], baseline: Iterable[Record]) -> str:
     """A warning where the mean SM clocks of two arms differ."""
     means = []
@@ -130,4 +145,4 @@ def _throttle_reasons(record: Record) -> list[str]:
 #: What makes a trial invalid.
 SPOILING: tuple[Check, ...] = (compiled_in_window, impossible_mfu, foreign_process, throttled)
 #: What puts a warning beside its figures.
-SHADING: tuple[Check, ...] = (unsteady, power_capped)
+SHADING: tuple[Check, ...] = (unsteady, idle, power_capped)

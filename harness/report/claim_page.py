@@ -118,7 +118,7 @@ def _page(
         claim=claim, verdict=verdict, look=LOOKS[verdict.word], rank=rank(verdict.word), anchor=anchor,
         claimed=verdict.claimed if verdict.claimed not in {"", claim.statement} else formats.ABSENT,
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
-        quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric),
+        quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict.device),
         metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
  study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
@@ -169,15 +169,16 @@ def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:
     return tuple(quotes)
 
 
-def _comparison(claim: Claim, metric: Metric | None) -> str:
+def _comparison(claim: Claim, metric: Metric | None, device: str) -> str:
+    where = f", on {device}" if device else ""
     if claim.order:
-        return f"{', '.join(entry.title for entry in claim.order)}: each on its own best cell"
+        return f"{', '.join(entry.title for entry in claim.order)}: each on its own best cell{where}"
     cells = " and ".join(show_settings(cell) for cell in (claim.cell, *claim.also))
     baseline = show_settings(claim.baseline)
     point = f" at {formats.settings(claim.at)}" if claim.at else ""
     view = f", {claim.view} memory" if metric and metric.uses_view else ""
     against = f" against {baseline}" if metric is None or metric.neutral is not None else ""
-    return f"{cells}{against} in study {claim.study}{point}{view}"
+    return f"{cells}{against} in study {claim.study}{point}{view}{where}"
 
 
 def _contradicts(claim: Claim, claims: Claims) -> tuple[Reference, ...]:

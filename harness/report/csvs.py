@@ -32,7 +32,8 @@ def claim_rows(verdicts: Iterable[Verdict]) -> list[Row]:
             "interval_high": verdict.interval[1] if verdict.interval else None,
             "claimed_low": verdict.low, "claimed_high": verdict.high, "rounds": verdict.rounds,
             "rounds_needed": verdict.rounds_needed, "scope": verdict.scope, "study": verdict.study,
-            "cell": verdict.arm, "other_baseline": verdict.other_baseline, "reason": verdict.reason,
+            "cell": verdict.arm, "device": verdict.device, "other_baseline": verdict.other_baseline,
+            "reason": verdict.reason,
         }
         for verdict in verdicts
     ]  # fmt: skip

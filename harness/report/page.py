@@ -65,16 +65,15 @@ def build(judgement: Judgement, claims: Claims, records: Sequence[Record], galle
 
 
 def _claims_table(pages: Sequence[ClaimPage]) -> tables.Table:
+    several = len({one.verdict.device for one in pages if one.verdict.device}) > 1
     rows = [
         (one.verdict.claim, one.places, one.claimed, one.verdict.measured or formats.ABSENT,
-         f"{one.look.symbol} {one.verdict.word.value}", one.verdict.helped or formats.ABSENT)
+         f"{one.look.symbol} {one.verdict.word.value}", one.verdict.helped or formats.ABSENT,
+         *([one.verdict.device or formats.ABSENT] if several else []))
         for one in pages
     ]  # fmt: skip
-    return tables.Table(
-        caption="Claims",
-        rows=tuple(rows),
-        columns=("claim", "document", "claimed", "measured", "verdict", "helped at all"),
-    )
+    columns = ("claim", "document", "claimed", "measured", "verdict", "helped at all", *(["on"] if several else []))
+    return tables.Table(caption="Claims", rows=tuple(rows), columns=columns)
 
 
 def excluded_rows(records: Sequence[Record]) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from typing import Any
 from harness.environment import Device, Environment
 from harness.experiment.cell import Cell
 from harness.techniques.base import Technique
-from harness.trial.spec import MEASURING_VERSION
+from harness.trial.spec import MEASURING_VERSION, MEASURING_VERSIONS
 
 #: Every trial stands on these: the framework, its compiler, and the model code.
 ALWAYS = ("torch", "transformers", "triton")
@@ -29,13 +29,14 @@ def packages_used(techniques: Iterable[Technique], cells: Iterable[Cell]) -> tup
 
 
 def fingerprint_parts(
-    environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS
+    environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS, kind: str = "training"
 ) -> dict[str, Any]:
     """What the fingerprint is made of, in words: for `compare`, which says what differs.
 
     Args:
         devices: those that the block uses; none: it runs on the CPU, whose name and cores then stand in.
         packages: see `packages_used`. An absent one counts as such, so that installing it reruns what needed it.
+        kind: of the block's trials.
     """
     names = sorted(name.lower().replace("_", "-") for name in packages)
     processor = [] if devices else [environment.processor, environment.cores]
@@ -44,11 +45,13 @@ def fingerprint_parts(
         "processor": processor,
         "driver": environment.driver if devices else None,
         "packages": {name: environment.packages.get(name, ABSENT) for name in names},
-        "measuring": MEASURING_VERSION,
+        "measuring": MEASURING_VERSIONS.get(kind, MEASURING_VERSION),
     }
 
 
-def fingerprint(environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS) -> str:
+def fingerprint(
+    environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS, kind: str = "training"
+) -> str:
     """16 hexadecimal digits over `fingerprint_parts`."""
-    parts = fingerprint_parts(environment, devices=devices, packages=packages)
+    parts = fingerprint_parts(environment, devices=devices, packages=packages, kind=kind)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

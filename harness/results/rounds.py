@@ -87,7 +87,9 @@ def shared(
         known[len(devices)] = replace(environment, devices=devices).as_json()
     circumstances = Circumstances(
         scale=scale,
-        fingerprint=fingerprint(environment, devices=devices, packages=packages_used(techniques(), cells)),
+        fingerprint=fingerprint(
+            environment, devices=devices, packages=packages_used(techniques(), cells), kind=block.kind
+        ),
         environment=known[len(devices)],
         version=VERSION,
     )

@@ -291,6 +291,16 @@ def test_a_figure_that_the_records_lack_is_not_testable_with_their_own_reason() 
     assert found.reason == "the records have no figure for peak_saved: only CUDA keeps it"
 
 
+def test_a_figure_that_an_older_version_did_not_measure_is_not_run_and_says_what_to_do() -> None:
+    records = make_records([study(kind="attention-only")])
+    found = verdict_on(make_claim(metric="figure_inverse:busy_seconds"), records)
+    assert found.word is Word.NOT_RUN
+    assert found.reason.startswith(
+        "the trials in the store are of a version that did not measure 'busy_seconds'; run '"
+    )
+    assert found.reason.endswith("' again")
+
+
 # -- baselines, scope --------------------------------------------------------------------------------------------------
 
 

@@ -71,6 +71,23 @@ def test_the_power_cap_is_a_normal_working_point_and_is_said() -> None:
     assert warnings(record) == ["at its power cap of 700 W"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "on", "expected"),
+    [
+        (0.023, "gpu", ["the device idled for 46% of a step: host or data set the pace"]),
+        (0.0099, "gpu", []),
+        (0.023, "cpu", []),
+        (None, "gpu", []),
+    ],
+    ids=["DeepSpeed on gpt2-124m", "under a fifth", "a processor", "not measured"],
+)
+def test_a_device_that_waits_is_said(seconds: float | None, on: str, expected: list[str]) -> None:
+    spent = {"measured_on": on, "step_seconds": 0.05, "seconds": {"idle": seconds, "matrix_products": 0.02}}
+    record = trial(figures={"breakdown": spent})
+    assert checked(record).outcome is Outcome.OK
+    assert warnings(record) == expected
+
+
 def test_clocks_that_differ_between_arms() -> None:
     slow = [trial(clocks=clocks(sm_mhz=1700.0))]
     fast = [trial(clocks=clocks(sm_mhz=1750.0))]

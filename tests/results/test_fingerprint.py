@@ -93,3 +93,13 @@ def test_installing_a_package_that_no_cell_runs_on_reruns_nothing() -> None:
     assert packages_used(techniques(), [plain]) == ("torch", "transformers", "triton")
     assert "deepspeed" in packages_used(techniques(), [plain, plain.but(precision="ds-bf16")])
     assert "flash-attn" in packages_used(techniques(), [plain, plain.but(attention="flash2")])
+
+
+def test_a_kind_that_measures_anew_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def now() -> list[str]:
+        return [fingerprint(H100, devices=H100.devices, kind=kind) for kind in ("training", "attention-only")]
+
+    before = now()
+    monkeypatch.setattr("harness.results.fingerprint.MEASURING_VERSIONS", {"attention-only": 999})
+    after = now()
+    assert (after[0] == before[0], after[1] == before[1]) == (True, False)

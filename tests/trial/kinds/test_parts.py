@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from harness.techniques.optimizer import Optimizer
+from harness.trial.clock import Timeline, clock_for
+from harness.trial.kinds import attention_only
 from harness.trial.outcome import Outcome
+from harness.trial.profile import Profile, Span
 from tests.training import run_trial
 
 
@@ -39,7 +46,32 @@ def test_one_layer_of_attention_by_its_own_kernel(model: str, attention: str, ke
     assert list(result.evidence["attention"]["facts"]["kernels"]) == kernels
     assert 0 < figures["forward_seconds"] + figures["backward_seconds"] <= figures["layer_seconds"]
     assert result.measured["tokens_per_second"] == pytest.approx(128 / figures["layer_seconds"])
+    assert figures["busy_seconds"] == figures["layer_seconds"]
     assert "peak_allocated_bytes" in result.missing
+
+
+def test_on_a_gpu_a_layer_is_busy_for_as_long_as_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten repetitions of two kernels of 0.1 and 0.2 ms, launched 1 ms apart by a slow host: 0.3 ms each, not 1.3."""
+    kernels = [
+        Span(name, start, start + length, on_device=True, lane=7)
+        for step in range(attention_only.PROFILED)
+        for name, start, length in (
+            ("flash_fwd_kernel", step * 1_300_000, 100_000),
+            ("flash_bwd_kernel", step * 1_300_000 + 600_000, 200_000),
+        )
+    ]
+
+    calls: list[Timeline] = []
+
+    def profiled(step: Callable[[], None], device: torch.device) -> Profile:
+        step()
+        return Profile(spans=tuple(kernels), wall_seconds=0.02)
+
+    monkeypatch.setattr(attention_only, "profile_step", profiled)
+    trial = SimpleNamespace(device=torch.device("cuda"), timeline=Timeline(clock_for(torch.device("cpu"))))
+    busy = attention_only._busy_seconds(calls.append, trial, 1.3e-3)  # type: ignore[arg-type]
+    assert len(calls) == attention_only.PROFILED
+    assert busy == pytest.approx(0.3e-3)
 
 
 def test_the_optimizer_by_itself() -> None:

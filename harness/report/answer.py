@@ -1,0 +1,95 @@
+"""The answer in one table: each claim with its verdict, from the first of several reports that decides it.
+
+    python -m harness.report.answer README.md reports/evidence/h100 reports/evidence/h200
+
+writes it into a page, between the lines `<!-- answer -->` and `<!-- /answer -->`. What is evidence under
+`reports/evidence/<name>` is taken to have its report at `reports/<name>/report.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import InputError
+from harness.judgement.claims import Claim, Claims
+from harness.judgement.claims_file import read_claims
+from harness.judgement.judge import judge
+from harness.judgement.judged import Judgement, Verdict, Word
+from harness.report import formats
+from harness.report.markdown import escape_text
+from harness.report.verdicts import LOOKS, rank
+from harness.results.load import read_records
+
+BEGIN, END = "<!-- answer -->", "<!-- /answer -->"
+#: Words that need no further round.
+DECIDED = frozenset({Word.CONFIRMED, Word.REACHED, Word.REFUTED_BELOW, Word.REFUTED_ABOVE, Word.NOT_REACHED,
+                     Word.FAST_BUT_DIFFERENT, Word.EXTRAPOLATED})  # fmt: skip
+
+
+def answer(claims: Claims, reports: Mapping[str, Judgement], *, folder: str = "reports") -> str:
+    """Markdown: a row for each claim that is decided or open, and a sentence on the others.
+
+    Args:
+        reports: name → judgement of all of `claims`; of two that decide a claim the first counts.
+        folder: where the reports lie, as the page's links say it.
+    """
+    chosen = [(claims.claims[name], *_best(name, reports)) for name in claims.claims]
+    rows = [_row(claim, name, verdict, reports[name], folder) for claim, name, verdict in chosen
+            if verdict.word in DECIDED or verdict.word is Word.INCONCLUSIVE]  # fmt: skip
+    left = Counter(verdict.word for _, _, verdict in chosen if verdict.word not in DECIDED)
+    head = ["| claim | in | measured | verdict | GPU |", "|---|---|---|---|---|"]
+    others = ", ".join(f"{left[word]} {word.value}" for word in LOOKS if left[word] and word is not Word.INCONCLUSIVE)
+    return "\n".join([*head, *rows, "", f"The other claims: {others}." if others else ""]).rstrip("\n")
+
+
+def replaced(page: str, table: str) -> str:
+    """The page with `table` between its two marks.
+
+    Raises:
+        InputError: it does not have them.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise InputError(f"the page has no lines {BEGIN} and {END} between which the table could stand")
+    return f"{before}{begin}\n{table}\n{end}{after}"
+
+
+def of_folders(evidence: Sequence[Path]) -> str:
+    """The table from committed evidence, and from the claims file of the working folder."""
+    claims = read_claims("claims.yaml")
+    return answer(claims, {path.name: judge(read_records(path), claims) for path in evidence})
+
+
+def _best(claim: str, reports: Mapping[str, Judgement]) -> tuple[str, Verdict]:
+    """Name of the report and verdict: the first that decides, else the weightiest word, else more rounds."""
+    found = [
+        (name, next(verdict for verdict in judgement.verdicts if verdict.claim == claim))
+        for name, judgement in reports.items()
+    ]
+    return next((each for each in found if each[1].word in DECIDED), None) or min(
+        found, key=lambda each: (rank(each[1].word), -each[1].rounds)
+    )
+
+
+def _row(claim: Claim, name: str, verdict: Verdict, judgement: Judgement, folder: str) -> str:
+    anchor = f"{folder}/{name}/report.md#{formats.slug(f'{verdict.claim}: {verdict.word.value}')}"
+    # an order of techniques has no place of its own
+    devices = {verdict.device} if verdict.device else {block.device for block in judgement.blocks}
+    device = ", ".join(sorted(each.removeprefix("NVIDIA ").partition(" ")[0] for each in devices))
+    cells = (claim.statement, claim.documents, verdict.measured or formats.ABSENT)
+    shown = " | ".join(str(escape_text(each)) for each in cells)
+    return f"| {shown} | [{verdict.word.value}]({anchor}) | {device} |"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """`PAGE EVIDENCE...`: write the table into the page."""
+    page, *evidence = (Path(each) for each in arguments)
+    page.write_text(replaced(page.read_text(encoding="utf-8"), of_folders(evidence)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,68 @@
+"""The table of the README: each claim with the verdict of the report that decides it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InputError
+from harness.judgement.claims import Claims
+from harness.judgement.judge import judge
+from harness.judgement.judged import Judgement
+from harness.report.answer import BEGIN, END, answer, of_folders, replaced
+from harness.results.record import Record
+from tests.commands import ROOT
+from tests.judgement.claiming import make_claim, make_claims, study
+from tests.records import CellShape, make_records
+
+
+def trials(ratio: float, *, rounds: int = 3, spread: float = 0.001) -> list[Record]:
+    cell = CellShape(settings={"precision": "bf16"}, ratio=ratio)
+    return make_records([study(cell)], rounds=rounds, spread=spread, step_spread=0.0)
+
+
+@pytest.fixture(scope="module")
+def claims() -> Claims:
+    """One that 1.75 confirms and 1.3 refutes, and one of a study that nobody runs."""
+    return make_claims(make_claim(range=[1.5, 2.0]), make_claim(id="elsewhere", study="elsewhere"))
+
+
+def verdicts(table: str) -> list[str]:
+    """What stands in the fourth column, without its link."""
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    return [row.split("|")[4].strip().partition("]")[0].lstrip("[") for row in rows]
+
+
+def table(claims: Claims, **runs: list[Record]) -> str:
+    reports: dict[str, Judgement] = {name: judge(records, claims) for name, records in runs.items()}
+    return answer(claims, reports)
+
+
+def test_of_two_that_decide_the_first_counts(claims: Claims) -> None:
+    assert verdicts(table(claims, one=trials(1.75), two=trials(1.3))) == ["confirmed"]
+    assert verdicts(table(claims, two=trials(1.3), one=trials(1.75))) == ["refuted, below"]
+
+
+def test_one_that_decides_counts_before_one_that_does_not(claims: Claims) -> None:
+    assert verdicts(table(claims, open=trials(1.75, rounds=1), two=trials(1.3))) == ["refuted, below"]
+
+
+def test_what_nobody_ran_is_counted_and_not_shown(claims: Claims) -> None:
+    shown = table(claims, one=trials(1.75))
+    assert shown.endswith("The other claims: 1 not run.")
+    assert "(reports/one/report.md#" in shown
+    assert shown.splitlines()[2].endswith("| H100 |")
+
+
+def test_it_goes_between_the_marks_and_nowhere_else() -> None:
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert replaced(page, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    with pytest.raises(InputError, match="between which"):
+        replaced("before\nafter\n", "new")
+
+
+def test_the_readme_says_what_the_evidence_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    page = Path("README.md").read_text(encoding="utf-8")
+    assert replaced(page, of_folders([Path("reports/evidence/h100"), Path("reports/evidence/h200")])) == page
