@@ -19,9 +19,10 @@ MOST_MODELS = 6
 
 
 def frontier_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
-    """One figure a model, device and number of devices: tokens/s of others are another quantity."""
+    """One figure a model, device and number of devices: tokens/s of others, and of a part of a step, are another
+    quantity."""
     groups: dict[tuple[str, str], list[tuple[Spot, str]]] = {}
-    for block in blocks:
+    for block in (each for each in blocks if each.kind == "training"):
         for arm in block.arms:
             if arm.tokens_per_second and "reserved" in arm.memory and arm.role != "control":
                 spot = Spot(group=block.study, x=arm.memory["reserved"][0] / 2**30, y=arm.tokens_per_second)

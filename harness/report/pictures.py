@@ -38,7 +38,7 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
     ]
     names = " and ".join(verdict.claim for verdict, _ in claims)
     drawing = partial(
-        curves.sweep, lines=lines, bands=bands, x_label=formats.axis_name(sweep.axis), y_label=_y_label(sweep),
+        curves.sweep, lines=lines, bands=bands, x_label=formats.axis_name(sweep.axis), y_label=sweep.metric.meaning,
         neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
     )  # fmt: skip
     where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
@@ -81,7 +81,7 @@ def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
         arm.name: {view: arm.memory[view][0] for view in views if view in arm.memory}
         for arm in block.arms if arm.role != "control" and any(view in arm.memory for view in views)
     }  # fmt: skip
-    if not cells:
+    if not any("allocated" in seen for seen in cells.values()):  # what trains nothing leaves a device as it is
         return None
     caption = f"Peak memory in study {block.study}, largest of all trials."
     drawing = partial(bars.memory, cells=cells)
@@ -94,7 +94,3 @@ def mean_losses(arm: ArmResult) -> list[float]:
     if not runs:
         return []
     return [fmean(run[step] for run in runs if step < len(run)) for step in range(min(len(run) for run in runs))]
-
-
-def _y_label(sweep: Sweep) -> str:
-    return sweep.metric.name.replace("_", " ")

@@ -54,14 +54,15 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
         tables=tuple(_stack_table(*each) for each in stacks),
         lead="Each bar goes from what was reached before to what is reached with one more technique; hatched bars are "
         "steps back.",
-        sentences=tuple(_stack_sentence(*each) for each in stacks),
+        sentences=tuple(sentence for each in stacks for sentence in (_stack_sentence(*each), *_without(*each))),
         rows=tuple(row for each in stacks for row in _stack_rows(*each)),
     )
 
 
 def _steps(block: BlockResult, stack: Sequence[ArmResult]) -> list[tuple[str, ArmResult]]:
-    """Each piece by what it adds."""
+    """Each piece that was measured by what it adds to the one measured before it."""
     baseline = baseline_of(block)
+    stack = [arm for arm in stack if arm.speedup]
     if baseline is None:
         return []
     cells = [{}, *(changes(arm, baseline) for arm in stack)]
@@ -92,7 +93,7 @@ def _waterfalls(block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery
 
 
 def _stack_sentence(block: BlockResult, stack: Sequence[ArmResult]) -> str:
-    steps = [(name, arm) for name, arm in _steps(block, stack) if arm.speedup]
+    steps = _steps(block, stack)
     if not steps:
         return f"Study {block.study}: no piece of the stack has a speed."
     gains = _own_gains(steps)
@@ -102,6 +103,17 @@ def _stack_sentence(block: BlockResult, stack: Sequence[ArmResult]) -> str:
         f"Study {block.study}: all together {interval(total)} the speed of the baseline; most comes from {most[0]} "
         f"({formats.ratio(most[1])}), least from {least[0]} ({formats.ratio(least[1])})."
     )
+
+
+def _without(block: BlockResult, stack: Sequence[ArmResult]) -> list[str]:
+    """Pieces that have no figure of their own, and why; nothing where none has one."""
+    if not _steps(block, stack):
+        return []
+    return [
+        f"Study {block.study}: {arm.name} has no speed ({arm.reason or 'it was not run beside the baseline'}); what it "
+        "adds is shown together with the next piece."
+        for arm in stack if not arm.speedup
+    ]  # fmt: skip
 
 
 def _own_gains(steps: Sequence[tuple[str, ArmResult]]) -> list[tuple[str, float]]:

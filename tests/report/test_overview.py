@@ -15,7 +15,8 @@ from harness.report.figures.studio import Studio
 from harness.report.frontier import front, frontier_part
 from harness.report.interactions import combinations_of
 from harness.report.order import in_reading_order, natural
-from harness.report.stack import stack_of
+from harness.report.stack import stack_of, stack_part
+from harness.trial.outcome import Outcome
 from tests.records import CellShape, StudyShape, make_records
 from tests.report import samples
 
@@ -38,6 +39,35 @@ def test_cells_of_one_device_and_of_two_are_no_rivals(tmp_path: Path) -> None:
     one, two = (table.caption for table in part.tables)
     assert two == one.replace("NVIDIA H100", "2 × NVIDIA H100")
     assert [len(table.rows) for table in part.tables] == [1, 1]
+
+
+def test_a_part_of_a_step_is_no_rival_of_a_training_step(tmp_path: Path) -> None:
+    """One layer of attention gives millions of tokens a second."""
+    layer = StudyShape(name="alone", kind="attention-only", cells=[CellShape(settings={"attention": "sdpa-flash"})])
+    blocks = compare(
+        make_records([layer, StudyShape(name="whole", cells=[CellShape(settings={"compile": "default"})])], rounds=3)
+    ).blocks
+    part = frontier_part(blocks, Gallery(folder=tmp_path, studio=Studio(), budget=0))
+    assert {row["study"] for row in part.rows} == {"whole"}
+
+
+def test_a_piece_that_was_not_measured_is_shown_with_the_next(tmp_path: Path) -> None:
+    amp, flash = {"precision": "amp-bf16"}, {"attention": "sdpa-flash"}
+    shape = StudyShape(
+        name="stack",
+        cells=[
+            CellShape(settings=amp, ratio=1.5),
+            CellShape(settings={**amp, **flash}, outcome=Outcome.CRASH),
+            CellShape(settings={**amp, **flash, "compile": "default"}, ratio=3.0),
+        ],
+    )
+    blocks = compare(make_records([shape], rounds=3, spread=0.001)).blocks
+    part = stack_part(blocks, Gallery(folder=tmp_path, studio=Studio(), budget=0))
+    (table,) = part.tables
+    assert [row[:2] for row in table.rows] == [
+        ("+ precision=amp-bf16", "1.50x"), ("+ attention=sdpa-flash compile=default", "2.00x"),
+    ]  # fmt: skip
+    assert "attention=sdpa-flash has no speed (" in part.sentences[1]
 
 
 def test_a_stack_is_found_by_what_its_cells_change(blocks: dict[str, BlockResult]) -> None:
