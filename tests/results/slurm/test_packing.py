@@ -72,11 +72,11 @@ def test_wide_rounds_go_first_and_never_share_a_job_with_narrow_ones() -> None:
 
 
 def test_on_paper_times_measured_before_count_and_the_rest_is_guessed() -> None:
-    """Two rounds of three trials; a guess on a CPU is 8 s a trial."""
+    """Two rounds of three trials; a guess on a CPU is 1.5 s a trial."""
     paper = on_paper(rounds(a_block(rounds=2)), Estimates(gpu=False), CLUSTER)
     assert (paper.blocks, paper.rounds, paper.trials, paper.jobs) == (1, 2, 6, 2)
-    assert paper.trial_hours == pytest.approx(48 / 3600)
-    assert paper.wall_seconds == STARTUP_SECONDS + 24
+    assert paper.trial_hours == pytest.approx(9 / 3600)
+    assert paper.wall_seconds == STARTUP_SECONDS + 4.5
     assert (paper.measured, paper.too_long) == (0.0, 0)
 
 
@@ -102,9 +102,9 @@ def test_a_hundred_thousand_trials_for_64_nodes_are_packed_within_seconds() -> N
     paper = on_paper(found, Estimates(gpu=True), Cluster(nodes=64, gpus_per_node=8, minutes=120))
     assert time.process_time() - began < 4.0
     assert (paper.blocks, paper.rounds, paper.trials) == (1000, 5000, 100_000)
-    # 100,000 trials of 12 s on 512 GPUs: 39 min and a start
+    # 100,000 trials of 6.5 s on 512 GPUs: 21 min and a start
     assert paper.jobs == pytest.approx(64, abs=2)
-    assert paper.longest_job_seconds == pytest.approx(100_000 * 12 / 512 + STARTUP_SECONDS, rel=0.05)
+    assert paper.longest_job_seconds == pytest.approx(100_000 * 6.5 / 512 + STARTUP_SECONDS, rel=0.05)
 
 
 def _block(number: int, defaults: dict[str, object]) -> Block:
