@@ -109,10 +109,10 @@ def _helped_by_speed(site: Site) -> str:
 def _lacking(claim: Claim, metric: Metric, site: Site) -> Finding:
     """The records' own reason for a missing figure. Where they give none for a figure of a kind, another version of
     this code made them, and one that measures it can run."""
-    arms = [site.arm] if site.arm is site.baseline else [site.arm, site.baseline]
-    names = [name for arm in arms for trial in arm.trials for name in trial.missing]
+    trials = [trial for arm in site.arms for trial in arm.trials]
+    names = [name for trial in trials for name in trial.missing]
     wanted = f"peak_{claim.view}_bytes" if metric.uses_view else metric.name
-    reasons = [trial.missing[wanted] for arm in arms for trial in arm.trials if wanted in trial.missing]
+    reasons = [trial.missing[wanted] for trial in trials if wanted in trial.missing]
     if not reasons and metric.name.startswith("figure"):
         figure = metric.name.partition(":")[2]
         reason = f"the trials in the store are of a version that did not measure {figure!r}; run {claim.study!r} again"

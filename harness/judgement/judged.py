@@ -145,7 +145,7 @@ class Verdict:
     study: str = ""
     block: str = ""
     device: str = ""
-    """On which it was judged; empty where nothing was."""
+    """Of the trials that were looked at; empty where there are none."""
     arm: str = ""
     sweep: dict[str, Setting] = field(default_factory=dict)
     other_baseline: str = ""

@@ -25,23 +25,21 @@ def _suspect(site: Site) -> list[str]:
 def _dropped(site: Site, interval: Interval | None) -> list[str]:
     if interval is None or not interval.dropped:
         return []
-    arms = [site.arm] if site.arm is site.baseline else [site.arm, site.baseline]
-    why = "; ".join(f"{arm.name}: {arm.reason}" for arm in arms if arm.reason)
+    why = "; ".join(f"{arm.name}: {arm.reason}" for arm in site.arms if arm.reason)
     whole = interval.rounds + interval.dropped
     return [f"{interval.dropped} of {whole} rounds were dropped because an arm failed{f' ({why})' if why else ''}"]
 
 
 def _noise(site: Site) -> list[str]:
-    arms = {arm.name: arm for arm in (site.arm, site.baseline) if arm.noise and arm.spread is not None}
-    return [f"{name} is {arm.noise}: its trials spread by {arm.spread:.1%}" for name, arm in arms.items()]
+    return [f"{arm.name} is {arm.noise}: its trials spread by {arm.spread:.1%}"
+            for arm in site.arms if arm.noise and arm.spread is not None]  # fmt: skip
 
 
 def _waits(site: Site, interval: Interval | None) -> list[str]:
     """Where a figure of time is the host's rather than the device's. Memory has no interval, and does not care."""
     if interval is None:
         return []
-    arms = {arm.name: arm for arm in (site.arm, site.baseline)}
-    return [f"{name}: {flag}" for name, arm in arms.items() for flag in arm.flags if IDLED in flag]
+    return [f"{arm.name}: {flag}" for arm in site.arms for flag in arm.flags if IDLED in flag]
 
 
 def _drift(site: Site) -> list[str]:

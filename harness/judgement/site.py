@@ -21,6 +21,11 @@ class Site:
     arm: ArmResult
     baseline: ArmResult
 
+    @property
+    def arms(self) -> tuple[ArmResult, ...]:
+        """Those that the figure stands on: a baseline that is judged by itself stands there once."""
+        return (self.arm,) if self.arm is self.baseline else (self.arm, self.baseline)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:

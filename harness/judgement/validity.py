@@ -11,7 +11,7 @@ from dataclasses import replace
 from statistics import fmean, median
 from typing import Any
 
-from harness.judgement.quantities import numeric
+from harness.judgement.quantities import figure_value, numeric
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 
@@ -105,12 +105,10 @@ def unsteady(record: Record) -> str:
 
 def idle(record: Record) -> str:
     """The device waits: what the trial measures is the host that launches its work, or the data, on this machine."""
-    spent = record.figures.get("breakdown")
-    if not isinstance(spent, dict) or spent.get("measured_on") != "gpu":
+    if figure_value(record, "breakdown.measured_on") != "gpu":
         return ""
-    seconds = spent.get("seconds")
-    waited = numeric(seconds.get("idle")) if isinstance(seconds, dict) else None
-    step = numeric(spent.get("step_seconds"))
+    waited = numeric(figure_value(record, "breakdown.seconds.idle"))
+    step = numeric(figure_value(record, "breakdown.step_seconds"))
     share = waited / step if waited is not None and step else 0.0
     return f"{IDLED} for {share:.0%} of a step: host or data set the pace" if share > IDLE else ""
 

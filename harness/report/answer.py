@@ -29,20 +29,19 @@ DECIDED = frozenset({Word.CONFIRMED, Word.REACHED, Word.REFUTED_BELOW, Word.REFU
                      Word.FAST_BUT_DIFFERENT, Word.EXTRAPOLATED})  # fmt: skip
 
 
-def answer(claims: Claims, reports: Mapping[str, Judgement], *, folder: str = "reports") -> str:
+def answer(claims: Claims, reports: Mapping[str, Judgement]) -> str:
     """Markdown: a row for each claim that is decided or open, and a sentence on the others.
 
     Args:
         reports: name → judgement of all of `claims`; of two that decide a claim the first counts.
-        folder: where the reports lie, as the page's links say it.
     """
     chosen = [(claims.claims[name], *_best(name, reports)) for name in claims.claims]
-    rows = [_row(claim, name, verdict, reports[name], folder) for claim, name, verdict in chosen
+    rows = [_row(claim, name, verdict, reports[name]) for claim, name, verdict in chosen
             if verdict.word in DECIDED or verdict.word is Word.INCONCLUSIVE]  # fmt: skip
     left = Counter(verdict.word for _, _, verdict in chosen if verdict.word not in DECIDED)
     head = ["| claim | in | measured | verdict | GPU |", "|---|---|---|---|---|"]
     others = ", ".join(f"{left[word]} {word.value}" for word in LOOKS if left[word] and word is not Word.INCONCLUSIVE)
-    return "\n".join([*head, *rows, "", f"The other claims: {others}." if others else ""]).rstrip("\n")
+    return "\n".join([*head, *rows, *(["", f"The other claims: {others}."] if others else [])])
 
 
 def replaced(page: str, table: str) -> str:
@@ -75,8 +74,8 @@ def _best(claim: str, reports: Mapping[str, Judgement]) -> tuple[str, Verdict]:
     )
 
 
-def _row(claim: Claim, name: str, verdict: Verdict, judgement: Judgement, folder: str) -> str:
-    anchor = f"{folder}/{name}/report.md#{formats.slug(f'{verdict.claim}: {verdict.word.value}')}"
+def _row(claim: Claim, name: str, verdict: Verdict, judgement: Judgement) -> str:
+    anchor = f"reports/{name}/report.md#{formats.slug(f'{verdict.claim}: {verdict.word.value}')}"
     # an order of techniques has no place of its own
     devices = {verdict.device} if verdict.device else {block.device for block in judgement.blocks}
     device = ", ".join(sorted(each.removeprefix("NVIDIA ").partition(" ")[0] for each in devices))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from harness.judgement.judged import ArmResult, BlockResult
+from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
@@ -59,22 +60,41 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     )
 
 
-def _steps(block: BlockResult, stack: Sequence[ArmResult]) -> list[tuple[str, ArmResult]]:
-    """Each piece that was measured by what it adds to the one measured before it."""
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A piece of a stack that was measured."""
+
+    added: str
+    """What it changes of the piece measured before it."""
+    arm: ArmResult
+    speed: Interval
+    """So far: against the baseline."""
+    gain: float
+    """Its own: against the piece measured before it."""
+
+
+def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
     baseline = baseline_of(block)
-    stack = [arm for arm in stack if arm.speedup]
     if baseline is None:
         return []
-    cells = [{}, *(changes(arm, baseline) for arm in stack)]
-    added = [dict(later.items() - sooner.items()) for sooner, later in pairwise(cells)]
-    ordered = [{axis: each[axis] for axis in arm.cell if axis in each} for each, arm in zip(added, stack, strict=True)]
-    return [(formats.settings(each), arm) for each, arm in zip(ordered, stack, strict=True)]
+    measured = [(arm, arm.speedup) for arm in stack if arm.speedup]
+    cells = [{}, *(changes(arm, baseline) for arm, _ in measured)]
+    speeds = [1.0, *(speed.value for _, speed in measured)]
+    return [
+        Piece(
+            # a chain only adds: none of its cells changes a setting of the one before
+            added=formats.settings({axis: later[axis] for axis in arm.cell if axis in later and axis not in sooner}),
+            arm=arm, speed=speed, gain=now / before,
+        )
+        for (arm, speed), (sooner, later), (before, now)
+        in zip(measured, pairwise(cells), pairwise(speeds), strict=True)
+    ]  # fmt: skip
 
 
 def _waterfalls(block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery) -> list[Picture]:
-    steps = _steps(block, stack)
-    speed = [(name, arm.speedup.value) for name, arm in steps if arm.speedup]
-    memory = [(name, arm.memory_ratio["reserved"]) for name, arm in steps if "reserved" in arm.memory_ratio]
+    pieces = _pieces(block, stack)
+    speed = [(piece.added, piece.speed.value) for piece in pieces]
+    memory = [(piece.added, ratio) for piece in pieces if (ratio := piece.arm.memory_ratio.get("reserved")) is not None]
     pictures = []
     for unit, values, what in (("speed", speed, "Speed"), ("memory", memory, "Peak reserved memory")):
         if values:
@@ -93,21 +113,19 @@ def _waterfalls(block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery
 
 
 def _stack_sentence(block: BlockResult, stack: Sequence[ArmResult]) -> str:
-    steps = _steps(block, stack)
-    if not steps:
+    pieces = _pieces(block, stack)
+    if not pieces:
         return f"Study {block.study}: no piece of the stack has a speed."
-    gains = _own_gains(steps)
-    most, least = max(gains, key=lambda each: each[1]), min(gains, key=lambda each: each[1])
-    total = steps[-1][1].speedup
+    most, least = max(pieces, key=lambda each: each.gain), min(pieces, key=lambda each: each.gain)
     return (
-        f"Study {block.study}: all together {interval(total)} the speed of the baseline; most comes from {most[0]} "
-        f"({formats.ratio(most[1])}), least from {least[0]} ({formats.ratio(least[1])})."
+        f"Study {block.study}: all together {interval(pieces[-1].speed)} the speed of the baseline; most comes from "
+        f"{most.added} ({formats.ratio(most.gain)}), least from {least.added} ({formats.ratio(least.gain)})."
     )
 
 
 def _without(block: BlockResult, stack: Sequence[ArmResult]) -> list[str]:
     """Pieces that have no figure of their own, and why; nothing where none has one."""
-    if not _steps(block, stack):
+    if not any(arm.speedup for arm in stack):
         return []
     return [
         f"Study {block.study}: {arm.name} has no speed ({arm.reason or 'it was not run beside the baseline'}); what it "
@@ -116,26 +134,12 @@ def _without(block: BlockResult, stack: Sequence[ArmResult]) -> list[str]:
     ]  # fmt: skip
 
 
-def _own_gains(steps: Sequence[tuple[str, ArmResult]]) -> list[tuple[str, float]]:
-    values = [1.0, *(arm.speedup.value for _, arm in steps if arm.speedup)]
-    return [(name, later / sooner) for (name, _), (sooner, later) in zip(steps, pairwise(values), strict=True)]
-
-
 def _stack_table(block: BlockResult, stack: Sequence[ArmResult]) -> Table:
-    rows = []
-    before = 1.0
-    for name, arm in _steps(block, stack):
-        now = arm.speedup.value if arm.speedup else None
-        rows.append(
-            (
-                f"+ {name}",
-                formats.ratio(now / before if now else None),
-                interval(arm.speedup),
-                formats.ratio(arm.memory_ratio.get("reserved")),
-                arm.parity.word,
-            )
-        )
-        before = now or before
+    rows = [
+        (f"+ {piece.added}", formats.ratio(piece.gain), interval(piece.speed),
+         formats.ratio(piece.arm.memory_ratio.get("reserved")), piece.arm.parity.word)
+        for piece in _pieces(block, stack)
+    ]  # fmt: skip
     return Table(
         caption=f"Stack of study {block.study}",
         rows=tuple(rows),
@@ -149,9 +153,9 @@ def _stack_rows(block: BlockResult, stack: Sequence[ArmResult]) -> list[Row]:
         {
             "study": block.study,
             "block": block.block,
-            "added": name,
-            "speedup": arm.speedup and arm.speedup.value,
-            "reserved_ratio": arm.memory_ratio.get("reserved"),
+            "added": piece.added,
+            "speedup": piece.speed.value,
+            "reserved_ratio": piece.arm.memory_ratio.get("reserved"),
         }
-        for name, arm in _steps(block, stack)
+        for piece in _pieces(block, stack)
     ]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,23 +47,21 @@ class Ranks:
 
     def finished(self, *, sabotage: str = "", **details: Any) -> Finished:
         """How the trial ended, whatever it wrote."""
-        key = repr((sabotage, sorted(details.items())))
-        if key not in self._results:
-            spec = self.spec(sabotage=sabotage, **details)
-            its_own = "deepspeed" in preload.modules_for([spec.settings])
-            launcher = self._with_deepspeed if its_own else self._launcher
-            with mock.patch.object(launcher, "entry", ENTRY):
-                self._results[key] = launcher.run(
-                    spec, ranks=processes_of(spec.settings), wall_limit_seconds=WALL_LIMIT_SECONDS, environment={}
-                )
-        return self._results[key]
+        spec = self.spec(sabotage=sabotage, **details)
+        its_own = "deepspeed" in preload.modules_for([spec.settings])
+        launcher = self._with_deepspeed if its_own else self._launcher
+        with mock.patch.object(launcher, "entry", ENTRY):
+            return self._once(launcher, spec, sabotage, details)
 
     def on_gpus(self, **details: Any) -> Finished:
         """The trial on this machine's GPUs."""
-        key = repr(("gpu", sorted(details.items())))
+        return self._once(self._on_gpus, replace(self.spec(**details), device="cuda"), "", details)
+
+    def _once(self, launcher: LocalLauncher, spec: TrialSpec, sabotage: str, details: Mapping[str, Any]) -> Finished:
+        """What the trial gave when it was run first."""
+        key = repr((spec.device, sabotage, sorted(details.items())))
         if key not in self._results:
-            spec = replace(self.spec(**details), device="cuda")
-            self._results[key] = self._on_gpus.run(
+            self._results[key] = launcher.run(
                 spec, ranks=processes_of(spec.settings), wall_limit_seconds=WALL_LIMIT_SECONDS, environment={}
             )
         return self._results[key]
