@@ -1,8 +1,11 @@
 """The folder `.claimbench` beside a store: prepared data, compilation caches and what trial processes leave.
 
-.claimbench/data/                    prepared data (`trial.corpus`)
-.claimbench/caches/<fingerprint>/<cell>/   compilation caches of one cell, kept until the plan is complete
-.claimbench/trials/<trial>/          spec, result and output of a trial; removed once an ok one is stored
+.claimbench/data/                                  prepared data (`trial.corpus`), of all stores in the folder
+.claimbench/<store>/caches/<fingerprint>/<cell>/   compilation caches of one cell, kept until the plan is complete
+.claimbench/<store>/trials/<trial>/                spec, result and output of a trial; removed once an ok one is stored
+
+Each store has its own: two runs at a time into two stores of one folder would write over each other's results, and
+the first that is complete would take the other's caches away.
 """
 
 from __future__ import annotations
@@ -28,13 +31,14 @@ class Workplace:
 
     folder: Path
     data_folder: Path | None = None
-    """Where prepared data lies, if not in `folder`: a job of a cluster shares the run's."""
+    """Where prepared data lies, if not in `folder`: stores in one folder share it, and a job of a cluster its run's."""
     cache_folder: Path | None = None
     """Where compilation caches lie, if not in `folder`: those of a job are on its node's own disk."""
 
     @classmethod
     def beside(cls, store: Path) -> Workplace:
-        return cls(folder=store.absolute().parent / ".claimbench")
+        shared = store.absolute().parent / ".claimbench"
+        return cls(folder=shared / store.name, data_folder=shared / "data")
 
     @property
     def data(self) -> Path:

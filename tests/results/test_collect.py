@@ -27,6 +27,7 @@ from harness.results.events import (
 )
 from harness.results.record import Record
 from harness.results.store import Store
+from harness.results.workplace import Workplace
 from harness.trial.launch import LocalLauncher
 from harness.trial.nvml import Reading
 from harness.trial.outcome import Outcome
@@ -236,7 +237,7 @@ def test_ctrl_c_twice_stops_now_and_says_so_in_the_record(
     last = valid(store)[-1]
     assert (last.arm, last.outcome) == ("batch_size=2", Outcome.INTERRUPTED)
     assert last.reason == "The run was stopped while this trial ran."
-    for folder in (store.path.parent / ".claimbench" / "trials").iterdir():
+    for folder in (Workplace.beside(store.path).folder / "trials").iterdir():
         assert living(folder) == []
 
 
@@ -305,10 +306,23 @@ def test_a_trial_sees_its_device_and_its_cells_caches_alone(store: Store, launch
     assert caches["baseline"] == caches["control"] != caches["batch_size=2"]
 
 
+def test_stores_in_one_folder_share_their_data_and_nothing_else(tmp_path: Path) -> None:
+    """Two runs of one plan at a time: neither writes where the other reads, nor takes its caches away."""
+    trial = a_plan(a_block(rounds=1)).trials[0]
+    ours, theirs = (Workplace.beside(tmp_path / name) for name in ("a.sqlite", "b.sqlite"))
+    assert ours.data == theirs.data
+    mine, other = (place.spec(trial, fingerprint="f", attempt=1, gpu=False) for place in (ours, theirs))
+    assert mine.data_directory == other.data_directory
+    assert mine.record_path != other.record_path
+    ours.clear_caches()
+    assert not Path(mine.cache_directory).exists()
+    assert Path(other.cache_directory).exists()
+
+
 def test_only_what_failed_is_left_in_the_workplace(store: Store, launcher: LocalLauncher) -> None:
     plan = a_plan(a_block(deeds={2: "raise"}, rounds=1))
     run(store, plan, launcher)
-    workplace = store.path.parent / ".claimbench"
+    workplace = Workplace.beside(store.path).folder
     (left,) = (workplace / "trials").iterdir()
     assert "the seventh layer is missing" in (left / "rank0.stderr").read_text()
     assert not (workplace / "caches").exists()

@@ -110,7 +110,7 @@ def test_gpus_that_differ_are_refused() -> None:
 
 def test_a_lane_that_cannot_start_ends_the_run_and_the_other_lane(store: Store) -> None:
     started = []
-    place = store.path.parent / ".claimbench"
+    place = Workplace.beside(store.path).folder
 
     def broken(variables: Mapping[str, str]) -> Launcher:
         started.append(1)

@@ -1,10 +1,12 @@
 """A job as it travels: the rounds that one job of a cluster is to run, as a JSON file that any node can read.
 
-.claimbench/slurm/jobs/<name>/job.json     what to run
-                              rounds/      JSON lines, a file a round, written whole; removed once they are stored
-                              stop         there: begin no further round
-                              ended.json   the job came to its own end, with what it left out and why
-                              work/        where its trials work
+In `.claimbench/<store>/slurm/jobs/<name>/`:
+
+    job.json     what to run
+    rounds/      JSON lines, a file a round, written whole; removed once they are stored
+    stop         there: begin no further round
+    ended.json   the job came to its own end, with what it left out and why
+    work/        where its trials work
 """
 
 from __future__ import annotations
