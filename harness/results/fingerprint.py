@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.environment import Device, Environment
@@ -28,15 +28,24 @@ def packages_used(techniques: Iterable[Technique], cells: Iterable[Cell]) -> tup
     return tuple(sorted(used | set(ALWAYS)))
 
 
+def revisions_of(techniques: Iterable[Technique], cells: Iterable[Cell]) -> dict[str, int]:
+    """Techniques that do something else for one of `cells` than they first did, by their first axis."""
+    cells = tuple(cells)
+    found = {each.axes[0].name: max(each.revision(cell) for cell in cells) for each in techniques if each.axes}
+    return {name: revision for name, revision in found.items() if revision > 1}
+
+
 def fingerprint_parts(
-    environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS, kind: str = "training"
-) -> dict[str, Any]:
+    environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS, kind: str = "training",
+    revisions: Mapping[str, int] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What the fingerprint is made of, in words: for `compare`, which says what differs.
 
     Args:
         devices: those that the block uses; none: it runs on the CPU, whose name and cores then stand in.
         packages: see `packages_used`. An absent one counts as such, so that installing it reruns what needed it.
         kind: of the block's trials.
+        revisions: see `revisions_of`.
     """
     names = sorted(name.lower().replace("_", "-") for name in packages)
     processor = [] if devices else [environment.processor, environment.cores]
@@ -46,12 +55,14 @@ def fingerprint_parts(
         "driver": environment.driver if devices else None,
         "packages": {name: environment.packages.get(name, ABSENT) for name in names},
         "measuring": MEASURING_VERSIONS.get(kind, MEASURING_VERSION),
+        **({"revisions": dict(sorted(revisions.items()))} if revisions else {}),
     }
 
 
 def fingerprint(
-    environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS, kind: str = "training"
-) -> str:
+    environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS, kind: str = "training",
+    revisions: Mapping[str, int] | None = None,
+) -> str:  # fmt: skip
     """16 hexadecimal digits over `fingerprint_parts`."""
-    parts = fingerprint_parts(environment, devices=devices, packages=packages, kind=kind)
+    parts = fingerprint_parts(environment, devices=devices, packages=packages, kind=kind, revisions=revisions)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -10,7 +10,7 @@ from typing import Any
 from harness.environment import Device, Environment
 from harness.experiment.study import Block, Plan, PlannedTrial
 from harness.results.assemble import Circumstances
-from harness.results.fingerprint import fingerprint, packages_used
+from harness.results.fingerprint import fingerprint, packages_used, revisions_of
 from harness.results.store import Store
 from harness.techniques.registry import techniques
 from harness.trial.outcome import Outcome
@@ -88,7 +88,11 @@ def shared(
     circumstances = Circumstances(
         scale=scale,
         fingerprint=fingerprint(
-            environment, devices=devices, packages=packages_used(techniques(), cells), kind=block.kind
+            environment,
+            devices=devices,
+            packages=packages_used(techniques(), cells),
+            kind=block.kind,
+            revisions=revisions_of(techniques(), cells),
         ),
         environment=known[len(devices)],
         version=VERSION,

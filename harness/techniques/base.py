@@ -84,6 +84,10 @@ class Technique:
         """The distributions in `packages` that this cell runs on: another version of one makes it another trial."""
         return self.packages if self.active(cell) else ()
 
+    def revision(self, cell: Cell) -> int:
+        """Raised when the technique changed what a trial of this cell does: older trials are then other trials."""
+        return 1
+
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         """Why the cell cannot run here, with the remedy, in one sentence; None when it can. No torch, no launch."""
         return None

@@ -50,6 +50,10 @@ class Zero(Technique):
     def active(self, cell: Cell) -> bool:
         return uses_engine(cell)
 
+    def revision(self, cell: Cell) -> int:
+        # 2: the step that DeepSpeed makes at stage 0 before training is taken back, so the losses are others
+        return 2 if uses_engine(cell) and cell["precision"] == "ds-bf16" and cell["zero"] in ("off", 0) else 1
+
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         if not uses_engine(cell):
             wanted = cell["overlap_comm"] is not True
@@ -77,6 +81,7 @@ class Zero(Technique):
         if wrong is not None:
             return wrong
         facts: dict[str, Any] = {**_engine_facts(engine), **shares(run)}
+        facts["steps_taken_back"] = run.facts["steps_taken_back"]
         wanted = 2 if cell["deepspeed_config"] == "as-printed" else stage_of(cell)
         reason = "; ".join([*_flag_faults(cell, facts, wanted), *_share_faults(facts, wanted)])
         word = f"stage {facts['stage']}, {max(facts['optimizer_shares']):.0%} of the optimizer a rank"

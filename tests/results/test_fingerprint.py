@@ -7,7 +7,7 @@ import pytest
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell, Workload
-from harness.results.fingerprint import fingerprint, fingerprint_parts, packages_used
+from harness.results.fingerprint import fingerprint, fingerprint_parts, packages_used, revisions_of
 from harness.techniques.base import Technique
 from tests.records import CPU, DEFAULTS, H100
 
@@ -103,3 +103,16 @@ def test_a_kind_that_measures_anew_leaves_the_others_alone(monkeypatch: pytest.M
     monkeypatch.setattr("harness.results.fingerprint.MEASURING_VERSIONS", {"attention-only": 999})
     after = now()
     assert (after[0] == before[0], after[1] == before[1]) == (True, False)
+
+
+def test_a_technique_that_does_something_else_makes_other_trials_of_its_cells_alone() -> None:
+    from harness.techniques.registry import axis_table, techniques
+
+    plain = Cell(workload=Workload(name="w", model="tiny"), settings=axis_table().defaults())
+    whole, sharded = plain.but(precision="ds-bf16"), plain.but(precision="ds-bf16", zero=1)
+    assert revisions_of(techniques(), [plain, sharded]) == {}
+    assert revisions_of(techniques(), [plain, whole]) == {"zero": 2}
+    first, second = ({"zero": revision} for revision in (2, 3))
+    prints = [fingerprint(H100, devices=H100.devices, revisions=each) for each in (None, {}, first, second)]
+    assert prints[0] == prints[1], "stored trials stay what they are"
+    assert len(set(prints)) == 3
