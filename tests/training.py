@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.environment import Environment, detect
+from harness.environment import Device, Environment, detect
 from harness.experiment.axes import Setting
 from harness.experiment.cell import Cell, Workload
 from harness.techniques.registry import axis_table, refusal, techniques
@@ -25,6 +25,12 @@ SMALL: Mapping[str, Setting] = {"sequence_length": 64, "batch_size": 2, "stream"
 def cpu() -> Environment:
     """This machine without its GPUs."""
     return replace(detect(), devices=())
+
+
+def gpus(count: int) -> Environment:
+    """This machine as if it had so many H100s."""
+    device = Device(index=0, name="NVIDIA H100", uuid="GPU-0", memory_bytes=80 << 30, compute_capability=(9, 0))
+    return replace(cpu(), devices=tuple(replace(device, index=index) for index in range(count)))
 
 
 def settings(**changes: Setting) -> dict[str, Setting]:

@@ -12,6 +12,8 @@ from harness.techniques.base import Evidence, Stage, Technique
 if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
 
+_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
+
 
 class Compilation(Technique):
     """The whole model through torch.compile, in one of its modes."""
@@ -31,13 +33,18 @@ class Compilation(Technique):
         ),
     )
     stage = Stage.COMPILE
-    requirement = "default: a C++ compiler on a CPU; reduce-overhead, max-autotune: a GPU"
+    requirement = "default: a C++ compiler on a CPU; reduce-overhead, max-autotune: a GPU, accumulation=1"
     proof = "frames compiled, no compilation inside the window; CUDA graphs launched where the mode has them"
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["compile"]
-        if setting in ("reduce-overhead", "max-autotune") and not environment.has_gpu:
+        if setting in _WITH_GRAPHS and not environment.has_gpu:
             return f"compile={setting} works through CUDA graphs and needs a GPU; use compile=default on a CPU"
+        if setting in _WITH_GRAPHS and cell.number("accumulation") > 1:
+            return (
+                f"compile={setting} with accumulation={cell['accumulation']}: torch's CUDA graphs write a micro-batch's"
+                " gradients over those of the one before (pytorch#169545); use compile=default, or accumulation=1"
+            )
         if setting == "default" and not environment.has_gpu and not {"c++", "g++", "clang++"} & set(environment.tools):
             return "compile=default needs a C++ compiler on a CPU; install g++"
         return None

@@ -10,7 +10,7 @@ import torch
 
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
-from tests.training import cpu, refused
+from tests.training import cpu, gpus, refused
 
 Run = Callable[..., TrialResult]
 
@@ -47,3 +47,11 @@ def test_modes_that_work_through_cuda_graphs_are_refused_without_a_gpu() -> None
     for mode in ("reduce-overhead", "max-autotune"):
         assert "use compile=default on a CPU" in str(refused(compile=mode))
     assert cpu().has_gpu is False
+
+
+def test_accumulation_under_cuda_graphs_is_refused() -> None:
+    """Run on H200s with torch 2.11 it ends with "accessing tensor output of CUDAGraphs that has been overwritten"."""
+    for mode in ("reduce-overhead", "max-autotune"):
+        assert "pytorch#169545" in str(refused(gpus(1), compile=mode, accumulation=2))
+        assert refused(gpus(1), compile=mode) is None
+    assert refused(gpus(1), compile="default", accumulation=2) is None

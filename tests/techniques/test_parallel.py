@@ -11,23 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.environment import Device, Environment
 from harness.techniques.pipeline import micro_batches
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from tests.techniques.ranks import Ranks
-from tests.training import cpu, refused, run_trial
+from tests.training import gpus, refused, run_trial
 
 #: Parameters of the tiny model by hand: embedding (tied) 512·64; a layer: q and o 64·64 each, k and v 64·32 each, gate,
 #: up and down 64·128 each, two norms of 64; a last norm of 64.
 TINY = 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
 A_STEP = 2 * 64
 STEPS = 3
-
-
-def gpus(count: int) -> Environment:
-    device = Device(index=0, name="NVIDIA H100", uuid="GPU-0", memory_bytes=80 << 30, compute_capability=(9, 0))
-    return replace(cpu(), devices=tuple(replace(device, index=index) for index in range(count)))
 
 
 class TestRefusedBeforeLaunch:
