@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -26,11 +26,13 @@ def stack_of(block: BlockResult) -> tuple[ArmResult, ...]:
     if baseline is None:
         return ()
     cells = [(arm, changes(arm, baseline)) for arm in block.arms if arm.role == "cell"]
-    chain: list[tuple[ArmResult, Mapping[str, object]]] = []
-    for arm, changed in sorted(cells, key=lambda cell: len(cell[1])):
-        if not chain or chain[-1][1].items() < changed.items():
-            chain.append((arm, changed))
-    longest = [arm for arm, _ in chain]
+    chains: list[list[int]] = []
+    """For each cell the longest chain that ends there; those before it change less."""
+    cells.sort(key=lambda cell: len(cell[1]))
+    for index, (_, changed) in enumerate(cells):
+        before = [chain for chain in chains if cells[chain[-1]][1].items() < changed.items()]
+        chains.append([*max(before, key=len, default=[]), index])
+    longest = [cells[index][0] for index in max(chains, key=len, default=[])]
     return tuple(longest) if len(longest) >= FEWEST_PIECES and 2 * len(longest) > len(cells) else ()
 
 
