@@ -102,7 +102,8 @@ def _gated(metric: Metric, site: Site, finding: Finding) -> Finding:
 
 
 def _helped_by_speed(site: Site) -> str:
-    """A level (a share, a utilisation) has no "no difference": whether the cell was faster says if it helped."""
+    """A level (a share, a utilisation) or an efficiency has no "no difference": whether the cell was faster says if it
+    helped."""
     return helped(METRICS["speedup"], site.arm.speedup) if site.arm is not site.baseline else ""
 
 

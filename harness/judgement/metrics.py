@@ -24,6 +24,16 @@ class Statistic(StrEnum):
     """Maximum over the trials of the cell ÷ maximum over those of the baseline; no interval (memory, counts)."""
     LEVEL = "level"
     """The cell alone: mean over rounds, Student's t on the plain scale."""
+    WORST = "worst"
+    """The cell alone: the largest value of any trial; no interval (errors of arithmetic, looked at in one round)."""
+
+    @property
+    def of_the_cell_alone(self) -> bool:
+        return self in (Statistic.LEVEL, Statistic.WORST)
+
+    @property
+    def has_interval(self) -> bool:
+        return self in (Statistic.PAIRED, Statistic.LEVEL)
 
 
 class Shape(StrEnum):
@@ -55,8 +65,8 @@ class Metric:
 
     @property
     def neutral(self) -> float | None:
-        """The value that means "no difference"; None for a level."""
-        if self.statistic is Statistic.LEVEL:
+        """The value that means "no difference"; None for a level, and where 1 is the ideal and not the baseline."""
+        if self.statistic.of_the_cell_alone or self.per_device:
             return None
         return 0.0 if self.shape is Shape.SAVED else 1.0
 
@@ -130,8 +140,9 @@ _TABLE = (
     _level("hfu", "hardware FLOPs utilisation", q.hfu, better=True),
     _level("prediction_ratio", "peak memory predicted by the document over the measured one", q.prediction_ratio,
            better=None, unit="x", uses_view=True),
-    _level("gradient_error_ratio", "error of the first gradient over eager attention's own at that precision",
-           q.gradient_error_ratio, better=False, unit="x"),
+    Metric(name="gradient_error_ratio", unit="x", more_is_better=False, quantity=q.gradient_error_ratio,
+           meaning="error of the first gradient over eager attention's own at that precision",
+           statistic=Statistic.WORST, gated=False),
     _level("tokens_per_second", "tokens/s", q.tokens_per_second_level, better=True, unit="tokens/s"),
     _level("peak_bytes", "peak memory", q.peak_bytes, better=False, unit="bytes", uses_view=True),
     _level("compile_seconds", "time of the compilation", q.compile_seconds, better=False, unit="seconds"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.judgement.judged import ArmResult, Interval
 from harness.judgement.metrics import Metric, Shape, Statistic
@@ -59,6 +59,8 @@ def measure(metric: Metric, cell: ArmResult, baseline: ArmResult | None, view: s
     """The metric of `cell` against `baseline` (which a level does without); None where the records lack the figure."""
     if metric.statistic is Statistic.LEVEL:
         return _level(metric, cell.trials, view)
+    if metric.statistic is Statistic.WORST:
+        return _worst(metric, cell.trials, view)
     if baseline is None:
         return None
     if metric.statistic is Statistic.MAXIMUM:
@@ -101,7 +103,25 @@ def _maximum(metric: Metric, cell: Sequence[Record], baseline: Sequence[Record],
 def _level(metric: Metric, cell: Sequence[Record], view: str) -> Measured | None:
     values = _values(metric, cell, view)
     interval = level_interval(values, dropped=len(cell) - len(values))
+    if interval is not None and metric.unit == "share":
+        interval = _within(interval, min(0.0, *values), max(1.0, *values))
     return Measured(interval=interval, summary=summarise(values)) if interval else None
+
+
+def _worst(metric: Metric, cell: Sequence[Record], view: str) -> Measured | None:
+    """Trials without a figure are not dropped pairs: most rounds do not look."""
+    values = _values(metric, cell, view)
+    if not values:
+        return None
+    return Measured(interval=Interval(value=max(values), rounds=len(values), observed=tuple(values)))
+
+
+def _within(interval: Interval, least: float, most: float) -> Interval:
+    """Cut to what can be: the mean of shares lies between none and all, whatever Student's t says of a few rounds."""
+    low, high = interval.low, interval.high
+    if low is None or high is None:
+        return interval
+    return replace(interval, low=max(low, least), high=min(high, most))
 
 
 def _values(metric: Metric, trials: Sequence[Record], view: str) -> list[float]:

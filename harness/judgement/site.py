@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import ArmResult, BlockResult, Word
-from harness.judgement.metrics import Metric, Statistic
+from harness.judgement.metrics import Metric
 from harness.judgement.places import find_arm, fits
 from harness.judgement.validity import on_gpu
 from harness.trial.outcome import Outcome
@@ -101,7 +101,7 @@ def site_in(block: BlockResult, cell: Mapping[str, object], baseline: Mapping[st
 
 def standing(site: Site, metric: Metric | None) -> Absent | None:
     """Why the site gives no figure: no trial of an arm is ok. None when it may be judged."""
-    alone = metric is None or metric.statistic is Statistic.LEVEL
+    alone = metric is None or metric.statistic.of_the_cell_alone
     for arm in (site.arm,) if alone else (site.arm, site.baseline):
         if not ok_count(arm):
             return _failed(arm, site)

@@ -82,7 +82,7 @@ def helped(metric: Metric, interval: Interval | None) -> str:
 
 
 def _ends(metric: Metric, interval: Interval) -> tuple[float, float] | None:
-    if metric.statistic is Statistic.MAXIMUM:
+    if not metric.statistic.has_interval:
         return interval.value, interval.value
     if interval.low is None or interval.high is None:
         return None

@@ -15,7 +15,7 @@ def number(metric: Metric, value: float) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "-∞"
     if metric.unit == "share":
-        return f"{100 * value:.{1 if abs(value) < 0.995 else 2}f}%"
+        return f"{100 * value:.{2 if 0.995 <= abs(value) < 1.005 else 1}f}%"
     if metric.unit == "bytes":
         return _size(value)
     if metric.unit == "x":

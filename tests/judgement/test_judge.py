@@ -281,6 +281,31 @@ def test_scaling_efficiency_divides_by_the_devices() -> None:
     found = verdict_on(it, make_records([shape], spread=0.001, step_spread=0.0))
     assert found.value == pytest.approx(0.95, abs=0.002)
     assert found.word is Word.CONFIRMED
+    assert found.helped == "yes", "two devices are faster than one, short of twice as fast"
+
+
+def test_a_mean_of_shares_stays_between_none_and_all() -> None:
+    # utilisation 0.97 and 0.99: mean 0.98, t(0.975, 1)·s/√2 = 12.706·0.01414/1.414 = 0.127, so up to 1.107
+    shares = iter([0.97, 0.99])
+    records = [replace(each, utilisation=next(shares)) if each.arm == "precision=bf16" else each
+               for each in make_records([study()], rounds=2)]  # fmt: skip
+    found = verdict_on(make_claim(metric="utilisation", form="at-least", bound=0.85, range=None), records)
+    assert found.interval == (pytest.approx(0.853, abs=1e-3), 1.0)
+    assert found.measured == "98.0% [85.3%, 100.00%]"
+    assert found.word is Word.CONFIRMED
+
+
+def test_an_error_of_arithmetic_is_judged_by_the_worst_that_was_seen() -> None:
+    """The first gradient is looked at in one round: it is computed, not timed, and needs no further ones."""
+    records = [replace(each, gradient_check={"error": 0.006, "eager_error": 0.005} if each.round == 1 else {})
+               for each in make_records([study()], rounds=3)]  # fmt: skip
+    it = make_claim(metric="gradient_error_ratio", form="at-most", bound=2, range=None)
+    found = verdict_on(it, records)
+    assert (found.word, found.measured) == (Word.CONFIRMED, "1.20x")
+    assert "dropped" not in found.reason
+    worse = [replace(each, gradient_check={"error": 0.012, "eager_error": 0.005}) if each.round == 3 else each
+             for each in records]  # fmt: skip
+    assert verdict_on(it, worse).word is Word.REFUTED_ABOVE
 
 
 def test_a_figure_that_the_records_lack_is_not_testable_with_their_own_reason() -> None:

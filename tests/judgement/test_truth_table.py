@@ -159,6 +159,8 @@ def test_rounds_needed_on_an_inverted_metric_use_the_scale_of_the_statistics() -
         ("peak_ratio", Interval(value=1.6, observed=(1.6,)), "yes"),
         ("utilisation", Interval(value=0.9, low=0.8, high=0.95), ""),
         ("memory_used_share", Interval(value=0.9, low=0.8, high=0.95), ""),
+        ("scaling_efficiency", Interval(value=0.96, low=0.95, high=0.97), ""),
+        ("gradient_error_ratio", Interval(value=0.9), ""),
         ("speedup", None, ""),
     ],
 )
