@@ -149,3 +149,20 @@ def test_numbers_of_points_that_lie_on_each_other_are_one_label() -> None:
     ]
     scatter.pareto(figure, front, front)
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2, 3"]
+
+
+def test_a_thousandth_does_not_fill_a_figure() -> None:
+    """A stack whose memory rose by 0.014% in one piece was a full hatched bar over an axis from 0 to 0.00016 "+1"."""
+    steps = [("baseline", 1.0), ("pin_memory=true", 1.0), ("copy=side-stream", 1.00014)]
+    with style.look():
+        figure = Figure(figsize=(6, 3))
+        bars.waterfall(figure, steps, unit="memory")
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        low, high = axes.get_xlim()
+        assert high - low == pytest.approx(0.1)
+        assert low < 1 < high
+        assert axes.xaxis.get_offset_text().get_text() == ""
+        wide = Figure(figsize=(6, 3))
+        bars.waterfall(wide, [("baseline", 1.0), ("compile=default", 2.0)], unit="speed")
+        assert wide.axes[0].get_xlim()[1] > 2, "a wide one is left as it is"

@@ -106,6 +106,7 @@ def waterfall(figure: Figure, steps: Sequence[tuple[str, float]], *, unit: str) 
     )
     axes.invert_yaxis()
     axes.margins(x=0.16)
+    style.widen(axes, "x")
     what = "tokens/s" if unit == "speed" else "peak reserved memory"
     axes.set(xlabel=f"{what}, multiple of the baseline")
     _horizontal(axes)
@@ -139,6 +140,7 @@ def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
         )
     _rows(axes, [dot.name for dot, _ in rows])
     axes.set(xlabel="speed, multiple of the baseline")
+    style.widen(axes, "x")
     _legend_below(figure, axes)
 
 

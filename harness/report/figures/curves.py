@@ -76,6 +76,7 @@ def _line(axes: Axes, index: int, line: Line) -> None:
 def _neutral(axes: Axes, neutral: float | None) -> None:
     if neutral is not None:
         axes.axhline(neutral, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
+        style.widen(axes, "y")
 
 
 def _bands(axes: Axes, bands: Sequence[Band]) -> None:

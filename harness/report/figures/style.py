@@ -17,6 +17,9 @@ BANDS = ("#3d8f7a", "#c98a1b")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
 
+#: Of an axis of ratios: 1.00x to 1.10x.
+LEAST_SPAN = 0.1
+
 #: Colour in a figure → CSS variable of the page, so that inline figures follow the theme.
 VARIABLES: dict[str, str] = {
     INK: "var(--ink)",
@@ -68,6 +71,7 @@ def _parameters() -> dict[Any, Any]:
         "lines.markersize": 5,
         "axes.spines.top": False,
         "axes.spines.right": False,
+        "axes.formatter.useoffset": False,  # "+1" at an axis' end is overlooked
     }
 
 
@@ -84,6 +88,14 @@ def marker(index: int) -> str:
 def line(index: int) -> Any:
     """Its line style."""
     return LINES[index % len(LINES)]
+
+
+def widen(axes: Axes, axis: Literal["x", "y"], least: float = LEAST_SPAN) -> None:
+    """No axis of ratios shows less than `least`: what differs by a thousandth must not fill the figure."""
+    low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
+    if high - low < least:
+        middle = (low + high) / 2
+        (axes.set_xlim if axis == "x" else axes.set_ylim)(middle - least / 2, middle + least / 2)
 
 
 def shorten(name: str, limit: int = 38) -> str:
