@@ -17,8 +17,11 @@ from harness.errors import InputError
 from harness.judgement.claims import Claim, Claims
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
-from harness.judgement.judged import Judgement, Verdict, Word
+from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
 from harness.report import formats
+from harness.report.fastest import TITLE as FASTEST
+from harness.report.fastest import fastest, sentence
+from harness.report.formats import slug
 from harness.report.markdown import escape_text
 from harness.report.verdicts import LOOKS, rank
 from harness.results.load import read_records
@@ -44,6 +47,23 @@ def answer(claims: Claims, reports: Mapping[str, Judgement]) -> str:
     return "\n".join([*head, *rows, *(["", f"The other claims: {others}."] if others else [])])
 
 
+def best_cells(reports: Mapping[str, Judgement]) -> list[str]:
+    """Markdown: of each model the cell on one device with the most tokens/s in any report; most of the peak first."""
+    best: dict[str, tuple[str, BlockResult, ArmResult]] = {}
+    for name, judgement in reports.items():
+        for block, arm in fastest(judgement.blocks):
+            known = best.get(block.model)
+            if arm.cell.get("devices", 1) == 1 and (known is None or _rate(arm) > _rate(known[2])):
+                best[block.model] = (name, block, arm)
+    ranked = sorted(best.values(), key=lambda each: -(each[2].mfu or 0.0))
+    return [f"- {escape_text(sentence(block, arm))} ([its settings](reports/{name}/report.md#{slug(FASTEST)}))"
+            for name, block, arm in ranked]  # fmt: skip
+
+
+def _rate(arm: ArmResult) -> float:
+    return arm.tokens_per_second or 0.0
+
+
 def replaced(page: str, table: str) -> str:
     """The page with `table` between its two marks.
 
@@ -60,7 +80,10 @@ def replaced(page: str, table: str) -> str:
 def of_folders(evidence: Sequence[Path]) -> str:
     """The table from committed evidence, and from the claims file of the working folder."""
     claims = read_claims("claims.yaml")
-    return answer(claims, {path.name: judge(read_records(path), claims) for path in evidence})
+    reports = {path.name: judge(read_records(path), claims) for path in evidence}
+    best = best_cells(reports)
+    said = ["", "The fastest training cell of each model on one GPU so far:", "", *best] if best else []
+    return "\n".join([answer(claims, reports), *said])
 
 
 def _best(claim: str, reports: Mapping[str, Judgement]) -> tuple[str, Verdict]:
@@ -75,7 +98,7 @@ def _best(claim: str, reports: Mapping[str, Judgement]) -> tuple[str, Verdict]:
 
 
 def _row(claim: Claim, name: str, verdict: Verdict, judgement: Judgement) -> str:
-    anchor = f"reports/{name}/report.md#{formats.slug(f'{verdict.claim}: {verdict.word.value}')}"
+    anchor = f"reports/{name}/report.md#{slug(f'{verdict.claim}: {verdict.word.value}')}"
     # an order of techniques has no place of its own
     devices = {verdict.device} if verdict.device else {block.device for block in judgement.blocks}
     device = ", ".join(sorted(each.removeprefix("NVIDIA ").partition(" ")[0] for each in devices))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from harness.judgement.claims import Claims
 from harness.judgement.judged import BlockResult, Judgement
 from harness.report.contradictions import Contradiction, contradictions
 from harness.report.csvs import Row
+from harness.report.fastest import fastest_part
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.frontier import frontier_part
 from harness.report.interactions import interactions_part
@@ -18,6 +19,7 @@ from harness.report.part import Part
 from harness.report.pictures import memory_picture, phases_picture
 from harness.report.stack import stack_part
 
+Draw = Callable[[BlockResult, Gallery], Picture | None]
 #: Studies whose phases and memory are drawn; all are in the tables.
 MOST_DRAWN = 12
 
@@ -35,16 +37,18 @@ class Overview:
 def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview:
     """Put the sections together; one that has nothing to show says what is missing and what to run."""
     blocks = judgement.blocks
+    drawn = _drawn(blocks, claims)
     parts = (
         frontier_part(blocks, gallery),
+        fastest_part(blocks),
         stack_part(blocks, gallery),
         interactions_part(blocks, gallery),
         _drawn_part(
-            "phases", "Where the time of a step goes", "Phases", _each_study(blocks, gallery, phases_picture),
+            "phases", "Where the time of a step goes", "Phases", _each(drawn, gallery, phases_picture),
             "No trial recorded the phases of a step. They are recorded by every training trial that ends ok.",
         ),
         _drawn_part(
-            "memory", "Peak memory in three views", "Memory", _each_study(blocks, gallery, memory_picture),
+            "memory", "Peak memory in three views", "Memory", _each(drawn, gallery, memory_picture),
             "No device memory was recorded: it needs a GPU. Run on one: claimbench run --matrix matrix.yaml",
         ),
         targets_part(judgement, claims, gallery),
@@ -59,9 +63,16 @@ def _drawn_part(anchor: str, title: str, short: str, pictures: Sequence[Picture]
     return Part(anchor=anchor, title=title, short=short, pictures=tuple(pictures), missing="" if pictures else missing)
 
 
-def _each_study(blocks: Sequence[BlockResult], gallery: Gallery, draw: object) -> list[Picture]:
+def _drawn(blocks: Sequence[BlockResult], claims: Claims) -> list[BlockResult]:
+    """The first block of each training study: those that claims are about first, in the order of the claims."""
     first: dict[str, BlockResult] = {}
-    for block in blocks:
+    for block in (each for each in blocks if each.kind == "training"):
         first.setdefault(block.study, block)
-    drawn = (draw(block, gallery) for block in list(first.values())[:MOST_DRAWN])  # type: ignore[operator]
+    asked = [claim.study for claim in claims.claims.values()]
+    ranks = {study: asked.index(study) if study in asked else len(asked) for study in first}
+    return sorted(first.values(), key=lambda block: ranks[block.study])[:MOST_DRAWN]
+
+
+def _each(blocks: Sequence[BlockResult], gallery: Gallery, draw: Draw) -> list[Picture]:
+    drawn = (draw(block, gallery) for block in blocks)
     return [picture for picture in drawn if picture is not None]

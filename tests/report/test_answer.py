@@ -10,7 +10,7 @@ from harness.errors import InputError
 from harness.judgement.claims import Claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement
-from harness.report.answer import BEGIN, END, answer, of_folders, replaced
+from harness.report.answer import BEGIN, END, answer, best_cells, of_folders, replaced
 from harness.results.record import Record
 from tests.commands import ROOT
 from tests.judgement.claiming import make_claim, make_claims, study
@@ -53,6 +53,13 @@ def test_what_nobody_ran_is_counted_and_not_shown(claims: Claims) -> None:
     assert shown.endswith("The other claims: 1 not run.")
     assert "(reports/one/report.md#" in shown
     assert shown.splitlines()[2].endswith("| H100 |")
+
+
+def test_the_fastest_cell_is_taken_from_whichever_report_has_it(claims: Claims) -> None:
+    reports = {name: judge(trials(ratio), claims) for name, ratio in (("one", 1.3), ("two", 1.75))}
+    (line,) = best_cells(reports)
+    assert "tokens/s" in line
+    assert "(reports/two/report.md#the-fastest-cell-of-each-model)" in line
 
 
 def test_it_goes_between_the_marks_and_nowhere_else() -> None:

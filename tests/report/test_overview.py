@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.judgement.compare import compare
 from harness.judgement.judged import BlockResult, Judgement
+from harness.report.fastest import fastest_part
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
 from harness.report.figures.studio import Studio
@@ -39,6 +41,22 @@ def test_cells_of_one_device_and_of_two_are_no_rivals(tmp_path: Path) -> None:
     one, two = (table.caption for table in part.tables)
     assert two == one.replace("NVIDIA H100", "2 × NVIDIA H100")
     assert [len(table.rows) for table in part.tables] == [1, 1]
+
+
+def test_the_fastest_cell_of_a_model_is_told_with_its_peak_and_its_step() -> None:
+    shapes = [StudyShape(name=name, cells=[CellShape(settings={"compile": "default"}, ratio=ratio)])
+              for name, ratio in (("slow", 1.5), ("fast", 2.0))]  # fmt: skip
+    shapes.append(StudyShape(name="alone", kind="attention-only", cells=[CellShape(settings={"attention": "eager"})]))
+    seconds = {"matrix_products": 0.06, "attention": 0.03, "idle": 0.0095, "copies": 0.0005}
+    records = [replace(each, mfu=0.5, figures={"breakdown": {"seconds": seconds, "step_seconds": 0.1}})
+               for each in make_records(shapes, rounds=3)]  # fmt: skip
+    part = fastest_part(compare(records).blocks)
+    (row,) = part.rows
+    assert (row["study"], row["mfu"], row["attention_share"]) == ("fast", 0.5, pytest.approx(0.3))
+    assert "compile=default" in str(row["cell"])
+    assert "batch_size=" in str(row["cell"]), "the whole cell: its baseline is not beside it"
+    (said,) = part.sentences
+    assert said.endswith("50.0% of its peak; of a step 60.0% matrix products, 30.0% attention, 9.5% idle.")
 
 
 def test_a_part_of_a_step_is_no_rival_of_a_training_step(tmp_path: Path) -> None:
@@ -74,6 +92,18 @@ def test_a_stack_is_found_by_what_its_cells_change(blocks: dict[str, BlockResult
     assert [arm.name.count("=") for arm in stack_of(blocks["stack"])] == [1, 2, 3]
     assert stack_of(blocks["precision"]) == ()
     assert stack_of(blocks["factorial"]) == ()
+
+
+def test_a_stack_is_the_longest_chain_whatever_else_was_measured() -> None:
+    batch, fused, many = {"batch_size": 64}, {"optimizer": "fused"}, {"accumulation": 2}
+    graphs, default = {"compile": "reduce-overhead"}, {"compile": "default"}
+    cells = [batch, {**batch, **fused}, {**batch, **fused, **graphs}, {**batch, **fused, **many},
+             {**batch, **fused, **many, **graphs}, {**batch, **fused, **many, **default},
+             {**batch, **fused, **many, **default, "checkpointing": "full"}]  # fmt: skip
+    shape = StudyShape(name="stack", cells=[CellShape(settings=each) for each in cells])
+    (block,) = compare(make_records([shape], rounds=3)).blocks
+    assert [len(arm.name.split()) for arm in stack_of(block)] == [1, 2, 3, 4, 5]
+    assert stack_of(block)[3].cell["compile"] == "default"
 
 
 def test_a_combination_stands_against_the_product_of_its_parts(blocks: dict[str, BlockResult]) -> None:
