@@ -53,6 +53,10 @@ class Parallel(Technique):
         "pipeline: layers a rank holds; dp: devices that ran a block"
     )
 
+    def revision(self, cell: Cell) -> int:
+        # 2: stages are cut by their work, the head's included, and not by their number of blocks
+        return 2 if cell["parallel"] == "pipeline" else 1
+
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         return _contradiction(cell) or _devices_refusal(environment, cell) or _combination_refusal(cell)
 

@@ -33,7 +33,9 @@ class StageModule(nn.Module):
         self.ends: Any = None
         """The group of first and last stage, where they share a weight."""
         self._contexts, self._loss = contexts, model.loss_function
-        self.inner = _inner_model(model, index=index, stages=stages)
+        self.layers = _own_layers(model, index=index, stages=stages)
+        """Numbers of the blocks that are in this stage."""
+        self.inner = _inner_model(model, self.layers, first=self.first, last=self.last)
         self.head = model.get_output_embeddings() if self.last else None
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
@@ -78,36 +80,66 @@ class StageModule(nn.Module):
         return [each.grad for each in self.parameters() if each.grad is not None and each is not other]
 
 
-def layers_of(layers: int, stages: int) -> list[range]:
-    """The blocks of each stage, as equal as can be; the first stages take one more.
+def layers_of(layers: int, stages: int, head: float = 0.0) -> list[range]:
+    """The blocks of each stage: as little work for the busiest as can be, first stages one more where it is uneven.
 
-    >>> layers_of(5, 2)
-    [range(0, 3), range(3, 5)]
+    Args:
+        head: what the output layer, which the last stage has besides, costs in blocks.
+
+    >>> layers_of(5, 2), layers_of(16, 2, head=4.3)
+    ([range(0, 3), range(3, 5)], [range(0, 10), range(10, 16)])
     """
-    size, more = divmod(layers, stages)
-    starts = [stage * size + min(stage, more) for stage in range(stages + 1)]
+    if stages == 1:
+        return [range(layers)]
+
+    def load(sizes: list[int]) -> tuple[float, float, int]:
+        work = [*sizes[:-1], sizes[-1] + head]
+        return max(work), sum(each * each for each in work), sizes[-1]
+
+    sizes = min(([*_equal(layers - last, stages - 1), last] for last in range(1, layers - stages + 2)), key=load)
+    starts = [0, *itertools.accumulate(sizes)]
     return [range(start, end) for start, end in itertools.pairwise(starts)]
 
 
-def _inner_model(model: Any, *, index: int, stages: int) -> Any:
-    """transformers' inner model with the layers of other stages taken out.
+def _equal(layers: int, stages: int) -> list[int]:
+    size, more = divmod(layers, stages)
+    return [size + (stage < more) for stage in range(stages)]
+
+
+def head_in_blocks(model: Any) -> float:
+    """The output layer's products over those of a block: both go over every token. The embedding only looks up."""
+    block = sum(each.numel() for each in blocks_of(model)[0].parameters() if each.ndim == 2)
+    return float(model.get_output_embeddings().weight.numel() / block)
+
+
+def _own_layers(model: Any, *, index: int, stages: int) -> list[int]:
+    """The numbers of a stage's blocks.
 
     Raises:
         EnvironmentProblem: the model is not built as expected, or has fewer blocks than there are stages.
     """
-    inner, blocks = model.base_model, blocks_of(model)
-    lists = [name for name, child in inner.named_children() if isinstance(child, nn.ModuleList)]
-    if inner is model or not lists or len(blocks) < stages:
+    blocks = blocks_of(model)
+    if model.base_model is model or _list_of_blocks(model.base_model) is None or len(blocks) < stages:
         raise EnvironmentProblem(
             f"parallel=pipeline cannot divide {type(model).__name__} with {len(blocks)} blocks into {stages} stages; "
             "use fewer devices, or ddp"
         )
-    setattr(inner, lists[0], nn.ModuleList(blocks[number] for number in layers_of(len(blocks), stages)[index]))
-    if index > 0:
+    return list(layers_of(len(blocks), stages, head_in_blocks(model))[index])
+
+
+def _list_of_blocks(inner: Any) -> str | None:
+    return next((name for name, child in inner.named_children() if isinstance(child, nn.ModuleList)), None)
+
+
+def _inner_model(model: Any, layers: list[int], *, first: bool, last: bool) -> Any:
+    """transformers' inner model with the layers of other stages taken out."""
+    inner, blocks = model.base_model, blocks_of(model)
+    setattr(inner, str(_list_of_blocks(inner)), nn.ModuleList(blocks[number] for number in layers))
+    if not first:
         _replace(inner, _POSITIONS, _Nothing())
         _replace(inner, _DROPOUT, nn.Identity())
         inner.set_input_embeddings(nn.Identity())
-    if index < stages - 1:
+    if not last:
         for name in _NORMS:
             _replace(inner, name, nn.Identity())
     return inner

@@ -81,6 +81,10 @@ def test_layers_are_dealt_out_evenly_and_in_order() -> None:
 
     assert layers_of(24, 2) == [range(12), range(12, 24)]
     assert layers_of(7, 3) == [range(3), range(3, 5), range(5, 7)]
+    # llama-1b: 2048 x 128256 of the head over 2048 x (2 x 2048 + 2 x 512 + 3 x 8192) of a block is 4.33
+    assert layers_of(16, 2, 4.33) == [range(10), range(10, 16)], "10 against 6 + 4.33"
+    assert layers_of(16, 4, 4.33) == [range(5), range(5, 10), range(10, 15), range(15, 16)], "5, 5, 5 and 1 + 4.33"
+    assert layers_of(2, 2, 4.33) == [range(1), range(1, 2)], "no stage is without a block"
 
 
 class TestTwoRanks:
@@ -193,7 +197,8 @@ def test_torchrun_starts_the_same_worker(run_ranks: Ranks, tmp_path: Path) -> No
         "--rdzv-endpoint", "localhost:0", "-m", "harness.trial.worker", str(tmp_path / "spec.json"),
     ]  # fmt: skip
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run(command, check=True, timeout=240, env=environment, capture_output=True)
+    said = subprocess.run(command, check=False, timeout=240, env=environment, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr[-4000:]
     result = TrialResult.read(tmp_path / "result.json")
     assert result.outcome is Outcome.OK, result.reason
     assert [each["rank"] for each in result.ranks] == [0, 1]
