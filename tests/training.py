@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import signal
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -105,9 +106,11 @@ def run_spec(spec: TrialSpec) -> TrialResult:
 
     torch.set_num_threads(1)  # two threads of a tiny model wait for each other more than they compute
     _forget_compilation()
+    heard = signal.getsignal(signal.SIGCHLD)  # a trial that fails hears of its children no more
     try:
         result = outcome_of(spec, Ranks(), cpu())
     finally:
+        signal.signal(signal.SIGCHLD, heard or signal.SIG_DFL)
         group.disconnect()
         _end_loader_workers()
         torch.set_float32_matmul_precision("highest")

@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 -m harness.trial.worker SPEC
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from harness.errors import WorkloadError
 from harness.techniques.base import Inert
 from harness.trial.outcome import Outcome
+from harness.trial.processes import leave
 from harness.trial.spec import TrialResult, TrialSpec
 
 if TYPE_CHECKING:
@@ -55,7 +57,21 @@ def outcome_of(spec: TrialSpec, ranks: Ranks, environment: Environment) -> Trial
     except MemoryError:
         return TrialResult(outcome=Outcome.OOM, reason="out of host memory")
     except Exception as error:  # noqa: BLE001 - whatever a trial raises is its outcome, and is reported as such
-        return _failed(error)
+        return _failed_for_good(error)
+
+
+def _failed_for_good(error: Exception) -> TrialResult:
+    """The outcome of a trial that failed, whatever its children still say; from here on they are not heard.
+
+    torch's loader raises from its handler of SIGCHLD that a worker was killed, wherever the process is at that moment:
+    also where it deals with the batch that was lost with the worker, and then that would be lost in turn.
+    """
+    while True:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            return _failed(error)
+        except RuntimeError as word:  # it was told before it could be silenced
+            error = word
 
 
 def _failed(error: Exception) -> TrialResult:
@@ -82,4 +98,4 @@ def _from_multiprocessing(error: Exception) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    leave(main(Path(sys.argv[1])))

@@ -189,7 +189,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--preload", default="")
     options = parser.parse_args(arguments)
     if options.run:
-        return run_entry(*options.run)
+        processes.leave(run_entry(*options.run))
     os.set_inheritable(options.socket, False)
     return keeper.keep(options.parent, lambda parent: _serve(parent, options.socket, options.preload.split(",")))
 
