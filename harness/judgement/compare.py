@@ -12,7 +12,7 @@ from statistics import fmean
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
 from harness.judgement.metrics import METRICS
-from harness.judgement.pairs import device_key, matched, measure
+from harness.judgement.pairs import computed, device_key, matched, measure
 from harness.judgement.parity import LossPairs, judge_parity, seed_gap
 from harness.judgement.stats import NOISY, holm, noise_label, paired_p, summarise
 from harness.judgement.validity import checked, clock_gap, warnings
@@ -114,7 +114,7 @@ def _arm(trials: Sequence[Record], baseline: ArmResult | None, alone: LossPairs)
         noise=noise_label(spread), speedup=None, memory=memory,
         memory_ratio={view: peaks[0] / before[view][0] for view, peaks in memory.items() if before.get(view, (0,))[0]},
         mfu=_mean(trial.mfu for trial in good), hfu=_mean(trial.hfu for trial in good), phases=_phases(good),
-        parity=_parity(first, good, plain, alone) if baseline else Parity(word="is the baseline", holds=None),
+        parity=_parity(trials, good, plain, alone) if baseline else Parity(word="is the baseline", holds=None),
         evidence=_evidence(trials, baseline), flags=tuple(_flags(trials, plain)), trials=tuple(trials),
     )  # fmt: skip
     return replace(bare, speedup=_speedup(bare, baseline)) if baseline else bare
@@ -126,13 +126,14 @@ def _speedup(arm: ArmResult, baseline: ArmResult) -> Interval | None:
     return found.interval if found else None
 
 
-def _parity(first: Record, good: Sequence[Record], plain: Sequence[Record], alone: LossPairs) -> Parity:
+def _parity(trials: Sequence[Record], good: Sequence[Record], plain: Sequence[Record], alone: LossPairs) -> Parity:
+    first = trials[0]
     if first.kind != "training":
         return Parity(word="not applicable: no training", holds=None, reason=f"{first.kind} trains no model")
     if not good:
         return Parity(word="not checked: no trial is ok", holds=None)
     losses = replace(alone, pairs=_curves(good, plain))
-    return judge_parity(first.cell, plain[0].cell, good, losses)
+    return judge_parity(first.cell, plain[0].cell, computed(trials), losses)
 
 
 def _curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:
@@ -178,10 +179,24 @@ def _flags(trials: Sequence[Record], baseline: Sequence[Record]) -> list[str]:
     for trial in trials:
         for warning in dict.fromkeys(warnings(trial)):
             alike.setdefault(_NUMBER.sub("#", warning), []).append(warning)
-    many = "{} ({} of {} rounds)"
-    flags = [each[0] if len(each) == 1 else many.format(each[0], len(each), len(trials)) for each in alike.values()]
+    flags = [each[0] if len(each) == 1 else f"{_span(each)} ({len(each)} of {len(trials)} rounds)"
+             for each in alike.values()]  # fmt: skip
     gap = clock_gap(trials, baseline) if baseline and not trials[0].baseline else ""
     return [*flags, gap] if gap else flags
+
+
+def _span(alike: Sequence[str]) -> str:
+    """Warnings that differ in one number as one, with its smallest and largest: `idled for 32% to 41% of a step`."""
+    numbers = [_NUMBER.findall(each) for each in alike]
+    first = alike[0]
+    places = [place for place, same in enumerate(zip(*numbers, strict=True)) if len(set(same)) > 1]
+    if len(places) != 1:
+        return first
+    ends = sorted(
+        (each[places[0]] for each in numbers), key=lambda number: float(number.rstrip("%.,").replace(",", ""))
+    )
+    found = list(_NUMBER.finditer(first))[places[0]]
+    return f"{first[: found.start()]}{ends[0]} to {ends[-1]}{first[found.end() :]}"
 
 
 def _block_warnings(baseline: ArmResult | None, control: Sequence[Record], first: Record) -> list[str]:

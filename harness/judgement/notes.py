@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from harness.experiment.axes import Setting
+from harness.experiment.cell import Cell, Workload
 from harness.judgement.judged import Interval
 from harness.judgement.metrics import METRICS
-from harness.judgement.site import Site
+from harness.judgement.site import Site, made_how
 from harness.judgement.validity import IDLED
 from harness.judgement.words import measured
+from harness.techniques.base import Technique
+from harness.techniques.registry import axis_table, techniques
 
 
 def notes_on(site: Site, interval: Interval | None) -> list[str]:
     """One clause each, the weightiest first."""
-    return [*_suspect(site), *_dropped(site, interval), *_noise(site), *_waits(site, interval), *_drift(site)]
+    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_noise(site), *_waits(site, interval),
+            *_drift(site)]  # fmt: skip
 
 
 def _suspect(site: Site) -> list[str]:
@@ -20,6 +27,25 @@ def _suspect(site: Site) -> list[str]:
         return []
     return [f"the study is suspect: its A/A control, the baseline under a second name, came out at "
             f"{measured(METRICS['speedup'], floor)}"]  # fmt: skip
+
+
+def _older(site: Site) -> list[str]:
+    """Where trials were made before a technique came to do something else."""
+    made = made_how(site.block).revisions
+    again = f"`claimbench run --study {site.block.study}` measures it anew"
+    found = []
+    for arm in site.arms:
+        for each, revision in revised(arm.cell):
+            if made.get(each.axes[0].name, 1) < revision:
+                found.append(f"{arm.name} was measured before {each.revised}; {again}")
+    return found
+
+
+def revised(cell: Mapping[str, Setting]) -> Iterator[tuple[Technique, int]]:
+    """Techniques that do something else for a cell than they first did, with their present revision."""
+    settings = {**axis_table().defaults(), **cell}
+    whole = Cell(workload=Workload(name="", model=""), settings=settings)
+    yield from ((each, revision) for each in techniques() if (revision := each.revision(whole)) > 1)
 
 
 def _dropped(site: Site, interval: Interval | None) -> list[str]:

@@ -103,25 +103,31 @@ def _maximum(metric: Metric, cell: Sequence[Record], baseline: Sequence[Record],
 def _level(metric: Metric, cell: Sequence[Record], view: str) -> Measured | None:
     values = _values(metric, cell, view)
     interval = level_interval(values, dropped=len(cell) - len(values))
-    if interval is not None and metric.unit == "share":
-        interval = _within(interval, min(0.0, *values), max(1.0, *values))
+    if interval is not None and metric.unit == "share" and all(0 <= value <= 1 for value in values):
+        interval = _within_0_and_1(interval)
     return Measured(interval=interval, summary=summarise(values)) if interval else None
+
+
+def computed(trials: Iterable[Record]) -> list[Record]:
+    """Trials whose arithmetic counts: also those whose timing does not (a neighbour, a compilation in the window)."""
+    return [trial for trial in trials if trial.outcome in (Outcome.OK, Outcome.INVALID)]
 
 
 def _worst(metric: Metric, cell: Sequence[Record], view: str) -> Measured | None:
     """Trials without a figure are not dropped pairs: most rounds do not look."""
-    values = _values(metric, cell, view)
+    trials = computed(cell) if metric.untimed else [trial for trial in cell if trial.outcome is Outcome.OK]
+    values = [value for trial in trials if (value := metric.quantity(trial, view)) is not None]
     if not values:
         return None
     return Measured(interval=Interval(value=max(values), rounds=len(values), observed=tuple(values)))
 
 
-def _within(interval: Interval, least: float, most: float) -> Interval:
-    """Cut to what can be: the mean of shares lies between none and all, whatever Student's t says of a few rounds."""
+def _within_0_and_1(interval: Interval) -> Interval:
+    """The mean of shares lies between none and all, whatever Student's t says of a few rounds."""
     low, high = interval.low, interval.high
     if low is None or high is None:
         return interval
-    return replace(interval, low=max(low, least), high=min(high, most))
+    return replace(interval, low=max(low, 0.0), high=min(high, 1.0))
 
 
 def _values(metric: Metric, trials: Sequence[Record], view: str) -> list[float]:

@@ -131,8 +131,14 @@ def prediction_ratio(record: Record, view: str) -> float | None:
 
 
 def gradient_error_ratio(record: Record, _view: str = "") -> float | None:
-    """Error of the first gradient over that of eager attention at the same precision; not where that one is exact."""
-    error, eager = (numeric(record.gradient_check.get(name)) for name in ("error", "eager_error"))
+    """Error of the first gradient over that of eager attention at the same precision; not where that one is exact.
+
+    Infinite where the gradient is no number, which a record keeps as null.
+    """
+    check = record.gradient_check
+    error, eager = (numeric(check.get(name)) for name in ("error", "eager_error"))
+    if error is None and "error" in check:
+        error = math.inf
     return error / eager if error is not None and eager else None
 
 

@@ -9,6 +9,7 @@ from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import ArmResult, BlockResult, Word
 from harness.judgement.metrics import Metric
 from harness.judgement.places import find_arm, fits
+from harness.judgement.quantities import numeric
 from harness.judgement.validity import on_gpu
 from harness.trial.outcome import Outcome
 
@@ -83,7 +84,7 @@ def find(block: BlockResult, changes: Mapping[str, object]) -> ArmResult | None:
 
 
 def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
-    """The claim's primary cell at its primary point; of several blocks the one with most usable rounds."""
+    """The claim's primary cell at its primary point; of several blocks the latest kind, then most usable rounds."""
     here = at_point(blocks, claim.at)
     if not here:
         return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} was not run at {show_settings(claim.at)}")
@@ -91,7 +92,7 @@ def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
     if not sites:
         lacking = " or ".join(f"{show_settings(each)!r}" for each in (claim.cell, claim.baseline))
         return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} has no trial of {lacking}")
-    return max(sites, key=lambda site: (is_gpu(site.block), ok_count(site.arm), _newest(site.block)))
+    return max(sites, key=lambda site: (*_standing(site.block), ok_count(site.arm), _newest(site.block)))
 
 
 def site_in(block: BlockResult, cell: Mapping[str, object], baseline: Mapping[str, object]) -> Site | None:
@@ -122,8 +123,39 @@ def _failed(arm: ArmResult, site: Site) -> Absent:
     return Absent(word=Word.NOT_TESTABLE, reason=f"{who}: {arm.reason}")
 
 
-def _worth(block: BlockResult) -> tuple[bool, int, str]:
-    return is_gpu(block), block.rounds, _newest(block)
+def _worth(block: BlockResult) -> tuple[bool, int, int, str]:
+    return *_standing(block), block.rounds, _newest(block)
+
+
+def _standing(block: BlockResult) -> tuple[bool, int]:
+    return is_gpu(block), generation(block)
+
+
+def generation(block: BlockResult) -> int:
+    """Rises with each change of how the block's trials are made: what is made otherwise now counts no more."""
+    made = made_how(block)
+    return made.version + sum(revision - 1 for revision in made.revisions.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """How trials were made, as `results.fingerprint.measuring` notes it."""
+
+    version: int
+    revisions: Mapping[str, int]
+    """By a technique's first axis; those that are not named are at their first."""
+
+
+def made_how(block: BlockResult) -> Made:
+    """Of a version that did not say: the first."""
+    found = block.arms[0].trials[0].environment.get("measuring") if block.arms else None
+    known = found if isinstance(found, dict) else {}
+    revisions = known.get("revisions")
+    numbers = {str(axis): numeric(value) for axis, value in revisions.items()} if isinstance(revisions, dict) else {}
+    return Made(
+        version=int(numeric(known.get("version")) or 1),
+        revisions={axis: int(number) for axis, number in numbers.items() if number is not None},
+    )
 
 
 def _newest(block: BlockResult) -> str:

@@ -18,6 +18,7 @@ from harness.judgement.claims import Claim, Claims
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
+from harness.judgement.site import is_gpu
 from harness.report import formats
 from harness.report.fastest import TITLE as FASTEST
 from harness.report.fastest import fastest, sentence
@@ -53,7 +54,7 @@ def best_cells(reports: Mapping[str, Judgement]) -> list[str]:
     for name, judgement in reports.items():
         for block, arm in fastest(judgement.blocks):
             known = best.get(block.model)
-            if arm.cell.get("devices", 1) == 1 and (known is None or _rate(arm) > _rate(known[2])):
+            if is_gpu(block) and arm.cell.get("devices", 1) == 1 and (known is None or _rate(arm) > _rate(known[2])):
                 best[block.model] = (name, block, arm)
     ranked = sorted(best.values(), key=lambda each: -(each[2].mfu or 0.0))
     return [f"- {escape_text(sentence(block, arm))} ([its settings](reports/{name}/report.md#{slug(FASTEST)}))"

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.judgement.judged import ArmResult, BlockResult
-from harness.judgement.why import TITLES, why_of
+from harness.judgement.why import TITLES, Why, why_of
 from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.part import Part
 from harness.report.tables import Table
 from harness.techniques.registry import axis_table
+from harness.trial.outcome import Outcome
 
 TITLE = "The fastest cell of each model"
 #: Said of every cell; of other axes only what is away from the default.
 ALWAYS = ("sequence_length", "batch_size")
+#: Settings by which a cell trains less than the model, or something besides.
+WHOLE = {"lora": "off", "quantization": "none", "pruning": "off", "distillation": "off"}
 #: Parts of a step below this share are left out of the sentence; the table has them.
 LEAST_SHARE = 0.01
 
@@ -27,18 +30,20 @@ def fastest_part(blocks: Sequence[BlockResult]) -> Part:
             anchor="fastest", title=TITLE, short="Fastest cells",
             missing="No training trial has tokens/s. Run: claimbench run --matrix matrix.yaml",
         )  # fmt: skip
-    whys = [why_of(arm) for _, arm in found]
+    whys = [_why(arm) for _, arm in found]
     shown = [name for name in TITLES if any(why and why.seconds[name] for why in whys)]
     table = Table(
         caption="Fastest cells: share of the device's peak (MFU) and of a profiled step",
-        columns=("model", "on", "study", "cell", "tokens/s", "MFU", "reserved", *(TITLES[name] for name in shown)),
+        columns=("model", "on", "study", "cell", "rounds", "tokens/s", "MFU", "reserved",
+                 *(TITLES[name] for name in shown)),
         rows=tuple(
-            (block.model, _devices(block, arm), block.study, _settings(arm), formats.rate(arm.tokens_per_second),
+            (block.model, _devices(block, arm), block.study, _settings(arm), _rounds(arm),
+             formats.rate(arm.tokens_per_second),
              formats.share(arm.mfu), formats.size(arm.memory.get("reserved", (None,))[0]),
              *(formats.share(why.share(name)) if why else formats.ABSENT for name in shown))
             for (block, arm), why in zip(found, whys, strict=True)
         ),
-        numeric=frozenset(range(4, 7 + len(shown))),
+        numeric=frozenset(range(5, 8 + len(shown))),
     )  # fmt: skip
     rows: list[Row] = [
         {"model": block.model, "device": _devices(block, arm), "study": block.study, "cell": _settings(arm),
@@ -48,9 +53,9 @@ def fastest_part(blocks: Sequence[BlockResult]) -> Part:
     ]  # fmt: skip
     return Part(
         anchor="fastest", title=TITLE, short="Fastest cells", tables=(table,), rows=tuple(rows),
-        lead="Of all training cells of a model on the same devices the one with the most tokens/s. MFU is against the "
-        "dense peak of the type it computes in; what is no matrix product is left to gain. Communication may run "
-        "beside the others, so that parts can add up to more than the step.",
+        lead="Of all cells that train the whole model on the same devices the one with the most tokens/s, whatever its "
+        "length and batch; a cell whose losses went elsewhere is left out. MFU is against the dense peak of the type "
+        "it computes in; idle time, elementwise work and copies are what is left to gain.",
         sentences=tuple(f"{sentence(block, arm)}." for block, arm in found),
     )  # fmt: skip
 
@@ -59,11 +64,27 @@ def fastest(blocks: Sequence[BlockResult]) -> list[tuple[BlockResult, ArmResult]
     """The fastest training cell of each model, device and number of devices, in the order of the blocks."""
     best: dict[tuple[str, str], tuple[BlockResult, ArmResult]] = {}
     for block in (each for each in blocks if each.kind == "training"):
-        for arm in (each for each in block.arms if each.tokens_per_second and each.role != "control"):
+        for arm in filter(_trains_it_all, block.arms):
             key = (block.model, _devices(block, arm))
             if key not in best or (arm.tokens_per_second or 0) > (best[key][1].tokens_per_second or 0):
                 best[key] = (block, arm)
     return list(best.values())
+
+
+def _trains_it_all(arm: ArmResult) -> bool:
+    """Whether its tokens/s are those of the model's own training."""
+    whole = all(arm.cell.get(axis, usual) == usual for axis, usual in WHOLE.items())
+    return bool(arm.tokens_per_second) and arm.role != "control" and arm.parity.holds is not False and whole
+
+
+def _why(arm: ArmResult) -> Why | None:
+    """Where its step's time went; None where the profiled step was another than those that were measured."""
+    why = why_of(arm)
+    return why if why is not None and why.agrees else None
+
+
+def _rounds(arm: ArmResult) -> str:
+    return ", ".join(filter(None, [str(arm.outcomes.get(Outcome.OK, 0)), arm.noise]))
 
 
 def _devices(block: BlockResult, arm: ArmResult) -> str:
@@ -80,9 +101,11 @@ def _settings(arm: ArmResult) -> str:
 
 def sentence(block: BlockResult, arm: ArmResult) -> str:
     """`llama-1b on NVIDIA H200: 71,264 tokens/s, 56.3% of its peak; of a step 68.3% matrix products, ...`."""
-    why = why_of(arm)
+    why = _why(arm)
     used = f", {formats.share(arm.mfu)} of its peak" if arm.mfu is not None else ""
     said = f"{block.model} on {_devices(block, arm)}: {formats.rate(arm.tokens_per_second)} tokens/s{used}"
+    if arm.noise:
+        said += f" ({arm.noise})"
     if why is None:
         return said
     parts = sorted((name for name in TITLES if why.share(name) >= LEAST_SHARE), key=lambda name: -why.share(name))

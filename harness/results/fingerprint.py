@@ -35,6 +35,11 @@ def revisions_of(techniques: Iterable[Technique], cells: Iterable[Cell]) -> dict
     return {name: revision for name, revision in found.items() if revision > 1}
 
 
+def measuring(kind: str, revisions: Mapping[str, int]) -> dict[str, Any]:
+    """How trials of a kind are made at present, for their environment: of trials made otherwise the newer count."""
+    return {"version": MEASURING_VERSIONS.get(kind, MEASURING_VERSION), "revisions": dict(sorted(revisions.items()))}
+
+
 def fingerprint_parts(
     environment: Environment, *, devices: Sequence[Device], packages: Iterable[str] = ALWAYS, kind: str = "training",
     revisions: Mapping[str, int] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from harness.environment import Device, Environment
 from harness.experiment.study import Block, Plan, PlannedTrial
 from harness.results.assemble import Circumstances
-from harness.results.fingerprint import fingerprint, packages_used, revisions_of
+from harness.results.fingerprint import fingerprint, fingerprint_parts, measuring, packages_used, revisions_of
 from harness.results.store import Store
 from harness.techniques.registry import techniques
 from harness.trial.outcome import Outcome
@@ -51,6 +51,7 @@ class Round:
         """
         used = devices[: len(self.devices)]
         seen = replace(environment, devices=used).as_json()
+        seen["measuring"] = self.circumstances.environment["measuring"]
         if side_by_side > 1:
             seen["side_by_side"] = side_by_side
         return replace(self, devices=used, circumstances=replace(self.circumstances, environment=seen))
@@ -85,16 +86,20 @@ def shared(
     known = contents if contents is not None else {}
     if len(devices) not in known:
         known[len(devices)] = replace(environment, devices=devices).as_json()
+    how = _made_how(block)
     circumstances = Circumstances(
-        scale=scale,
-        fingerprint=fingerprint(
-            environment,
-            devices=devices,
-            packages=packages_used(techniques(), cells),
-            kind=block.kind,
-            revisions=revisions_of(techniques(), cells),
-        ),
-        environment=known[len(devices)],
-        version=VERSION,
-    )
+        scale=scale, fingerprint=fingerprint(environment, devices=devices, **how), version=VERSION,
+        environment={**known[len(devices)], "measuring": measuring(block.kind, how["revisions"])},
+    )  # fmt: skip
     return circumstances, devices
+
+
+def parts_of(block: Block, environment: Environment, devices: Sequence[Device]) -> dict[str, Any]:
+    """What the fingerprint of a block's trials is made of, in words."""
+    return fingerprint_parts(environment, devices=devices, **_made_how(block))
+
+
+def _made_how(block: Block) -> dict[str, Any]:
+    cells = [arm.cell for arm in block.arms]
+    known = techniques()
+    return {"packages": packages_used(known, cells), "kind": block.kind, "revisions": revisions_of(known, cells)}

@@ -1,8 +1,9 @@
 """The folder `.claimbench` beside a store: prepared data, compilation caches and what trial processes leave.
 
-.claimbench/data/                                  prepared data (`trial.corpus`), of all stores in the folder
-.claimbench/<store>/caches/<fingerprint>/<cell>/   compilation caches of one cell, kept until the plan is complete
-.claimbench/<store>/trials/<trial>/                spec, result and output of a trial; removed once an ok one is stored
+.claimbench/data/                prepared data (`trial.corpus`), of all stores in the folder
+.claimbench/stores/<store>/
+    caches/<fingerprint>/<cell>/ compilation caches of one cell, kept until the plan is complete
+    trials/<trial>/              spec, result and output of a trial; removed once an ok one is stored
 
 Each store has its own: two runs at a time into two stores of one folder would write over each other's results, and
 the first that is complete would take the other's caches away.
@@ -38,7 +39,7 @@ class Workplace:
     @classmethod
     def beside(cls, store: Path) -> Workplace:
         shared = store.absolute().parent / ".claimbench"
-        return cls(folder=shared / store.name, data_folder=shared / "data")
+        return cls(folder=shared / "stores" / store.name, data_folder=shared / "data")
 
     @property
     def data(self) -> Path:

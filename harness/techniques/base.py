@@ -73,6 +73,8 @@ class Technique:
     packages: tuple[str, ...] = ()
     """Distributions that do the work (`peft`, `flash-attn`): a trial that used another version is not comparable, so
     they are part of the fingerprint wherever the technique is active. torch, triton and transformers always are."""
+    revised: str = ""
+    """What its latest `revision` changed, for "measured before ...": `a fault was mended`."""
     proof: str = ""
     """What `evidence` looks at, in words, for the table of techniques."""
 

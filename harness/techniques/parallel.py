@@ -47,6 +47,7 @@ class Parallel(Technique):
         ),
     )  # fmt: skip
     stage = Stage.PARALLEL
+    revised = "stages were cut by their work, and no longer by their number of blocks"
     requirement = "as many GPUs as devices, or a CPU with up to 8 ranks; dp, pipeline: two devices; dp: GPUs"
     proof = (
         "size of the group; ddp: equal gradients on ranks with different batches; fsdp: bytes of a rank's shards; "
@@ -54,7 +55,6 @@ class Parallel(Technique):
     )
 
     def revision(self, cell: Cell) -> int:
-        # 2: stages are cut by their work, the head's included, and not by their number of blocks
         return 2 if cell["parallel"] == "pipeline" else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:

@@ -84,6 +84,7 @@ def layers_of(layers: int, stages: int, head: float = 0.0) -> list[range]:
     """The blocks of each stage: as little work for the busiest as can be, first stages one more where it is uneven.
 
     Args:
+        layers: at least as many as stages.
         head: what the output layer, which the last stage has besides, costs in blocks.
 
     >>> layers_of(5, 2), layers_of(16, 2, head=4.3)
@@ -107,9 +108,12 @@ def _equal(layers: int, stages: int) -> list[int]:
 
 
 def head_in_blocks(model: Any) -> float:
-    """The output layer's products over those of a block: both go over every token. The embedding only looks up."""
-    block = sum(each.numel() for each in blocks_of(model)[0].parameters() if each.ndim == 2)
-    return float(model.get_output_embeddings().weight.numel() / block)
+    """The output layer's products over those of a block: both go over every token. The embedding only looks up.
+
+    What attention computes besides (little up to lengths of some thousand) and recomputation are left out.
+    """
+    block = sum(each.numel() for each in blocks_of(model)[0].parameters() if each.ndim > 1)
+    return float(model.get_output_embeddings().weight.numel() / max(block, 1))
 
 
 def _own_layers(model: Any, *, index: int, stages: int) -> list[int]:

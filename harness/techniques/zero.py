@@ -45,13 +45,13 @@ class Zero(Technique):
     stage = Stage.OPTIMIZER
     requirement = "deepspeed; not with autocast in fp16, parallel, compile"
     packages = ("deepspeed",)
+    revised = "the step that DeepSpeed's stage 0 makes before training was taken back"
     proof = "elements of optimizer state, gradients and parameters that a rank holds; the engine's own stage and flags"
 
     def active(self, cell: Cell) -> bool:
         return uses_engine(cell)
 
     def revision(self, cell: Cell) -> int:
-        # 2: the step that DeepSpeed makes at stage 0 before training is taken back, so the losses are others
         return 2 if uses_engine(cell) and cell["precision"] == "ds-bf16" and cell["zero"] in ("off", 0) else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:

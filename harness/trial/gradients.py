@@ -42,8 +42,6 @@ def why_skipped(run: TrainingRun) -> str | None:
         return "DeepSpeed's engine keeps gradients in buffers of its own"
     if cell.settings.get("parallel") == "pipeline":
         return "each stage of a pipeline holds the gradient of its own layers only"
-    if cell.settings.get("parallel") == "pipeline":
-        return "each rank holds a part of the model"
     return None
 
 

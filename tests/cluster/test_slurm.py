@@ -41,7 +41,7 @@ def job_names(*, running: bool = False) -> dict[str, str]:
 
 def rounds_begun(folder: Path) -> int:
     """Jobs of a run in whose logs a trial stands."""
-    logs = (folder / ".claimbench" / "results.sqlite" / "slurm" / "submitit").glob("*_log.out")
+    logs = (folder / ".claimbench" / "stores" / "results.sqlite" / "slurm" / "submitit").glob("*_log.out")
     return sum(" round " in log.read_text() for log in logs)
 
 
@@ -91,9 +91,9 @@ def test_the_same_trials_once_each_on_two_nodes_with_the_losses_of_a_local_run(
     for record in remote:
         hosts[record.block, record.round].add((record.environment["host"], record.fingerprint))
     assert all(len(each) == 1 for each in hosts.values()), "no round is split"
-    pickles = tmp_path / ".claimbench" / "results.sqlite" / "slurm" / "submitit"
+    pickles = tmp_path / ".claimbench" / "stores" / "results.sqlite" / "slurm" / "submitit"
     assert stat.S_IMODE(pickles.stat().st_mode) == 0o700
-    assert list((tmp_path / ".claimbench" / "results.sqlite" / "slurm" / "jobs").iterdir()) == []
+    assert list((tmp_path / ".claimbench" / "stores" / "results.sqlite" / "slurm" / "jobs").iterdir()) == []
     assert run(tmp_path, plan, here).launched == 0, "a second run sends nothing"
 
 
@@ -238,4 +238,4 @@ def test_a_full_queue_is_said(
         configuration.write_text(text)
         subprocess.run(["scontrol", "reconfigure"], check=True)
     assert not [each for each in notices if isinstance(each, Notice)]
-    assert list((tmp_path / ".claimbench" / "results.sqlite" / "slurm" / "jobs").iterdir()) == []
+    assert list((tmp_path / ".claimbench" / "stores" / "results.sqlite" / "slurm" / "jobs").iterdir()) == []

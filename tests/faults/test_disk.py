@@ -62,7 +62,7 @@ def test_a_cell_that_fills_the_disk_by_its_cache_is_run_again_when_there_is_room
     enlarge(disk, kilobytes=ROOM)
     assert Run(disk, "hungry", CHILD).finish() == 0
     check_complete(disk, hungry())
-    assert not (disk / ".claimbench" / "results.sqlite" / "caches").exists()
+    assert not (disk / ".claimbench" / "stores" / "results.sqlite" / "caches").exists()
 
 
 @pytest.mark.train

@@ -28,7 +28,7 @@ PLAN_OF_REAL_TRIALS = "real" if "CLAIMBENCH_KILLS" in os.environ else "few"
 def test_no_child_or_grandchild_survives_a_kill_of_the_run(tmp_path: Path) -> None:
     run = Run(tmp_path, "sleepers", CHILD)
     assert run.wait_for("started") is not None
-    (trial,) = wait_for_folder(tmp_path / ".claimbench" / "results.sqlite" / "trials")
+    (trial,) = wait_for_folder(tmp_path / ".claimbench" / "stores" / "results.sqlite" / "trials")
     noted = wait_for_notes(trial, 4)
     assert run.kill() == []
     assert [pid for pid in noted if alive(pid)] == []

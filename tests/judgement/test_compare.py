@@ -96,7 +96,11 @@ def test_like_warnings_of_several_rounds_become_one() -> None:
     plain = make_records([study()], step_spread=0.0)
     records = [replace(each, warnings=[f"{each.round} allocator retries"]) for each in plain]
     (block,) = compare(records).blocks
-    assert arm(block, "baseline").flags == ("1 allocator retries (5 of 5 rounds)",)
+    assert arm(block, "baseline").flags == ("1 to 5 allocator retries (5 of 5 rounds)",)
+    changes = {1: "-2.8%", 2: "+10.1%", 3: "-2.8%", 4: "+3.0%", 5: "-12.0%"}
+    records = [replace(each, warnings=[f"changed by {changes[each.round]} between the 2 halves"]) for each in plain]
+    (block,) = compare(records).blocks
+    assert arm(block, "baseline").flags == ("changed by -12.0% to +10.1% between the 2 halves (5 of 5 rounds)",)
 
 
 def test_arms_whose_clocks_differ_are_flagged() -> None:

@@ -185,6 +185,37 @@ def test_fingerprints_are_never_mixed_and_the_one_with_more_rounds_counts() -> N
     assert (found.word, found.rounds) == (Word.CONFIRMED, 5)
 
 
+def made(records: list[Record], **how: Any) -> list[Record]:
+    return [replace(each, environment={**each.environment, "measuring": {"version": 1, "revisions": {}, **how}})
+            for each in records]  # fmt: skip
+
+
+def test_trials_that_are_made_otherwise_now_count_before_more_rounds_of_older_ones() -> None:
+    pipeline = {"parallel": "pipeline", "devices": 2}
+    it = make_claim(cell=pipeline, range=[0.9, 1.1])
+    older = made(make_records([study(CellShape(settings=pipeline, ratio=0.5))], rounds=5))
+    newer = [
+        replace(each, fingerprint="0" * 16)
+        for each in made(
+            make_records([study(CellShape(settings=pipeline, ratio=1.0))], rounds=3), revisions={"parallel": 2}
+        )
+    ]
+    found = verdict_on(it, [*older, *newer])
+    assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
+    assert "measured before" not in found.reason
+    alone = verdict_on(it, older)
+    assert alone.word is Word.REFUTED_BELOW
+    assert ("was measured before stages were cut by their work, and no longer by their number of blocks; "
+            "`claimbench run --study precision` measures it anew") in alone.reason  # fmt: skip
+    unsaid = [
+        replace(each, environment={**each.environment, "measuring": odd})
+        for each, odd in zip(
+            older, [None, 7, {"revisions": [1]}, {"version": "x", "revisions": {"parallel": "y"}}] * 9, strict=False
+        )
+    ]
+    assert verdict_on(it, unsaid).word is Word.REFUTED_BELOW, "a record of any version can be judged"
+
+
 def test_noise_is_labelled_beside_the_verdict() -> None:
     found = verdict_on(make_claim(), make_records([study()], spread=0.10))
     assert "is unstable: its trials spread by " in found.reason
@@ -303,6 +334,11 @@ def test_an_error_of_arithmetic_is_judged_by_the_worst_that_was_seen() -> None:
     found = verdict_on(it, records)
     assert (found.word, found.measured) == (Word.CONFIRMED, "1.20x")
     assert "dropped" not in found.reason
+    disturbed = [replace(each, outcome=Outcome.INVALID) if each.round == 1 else each for each in records]
+    assert verdict_on(it, disturbed).measured == "1.20x", "a neighbour on the GPU spoils its timing alone"
+    no_number = [replace(each, gradient_check={"error": None, "eager_error": 0.005}) if each.round == 2 else each
+                 for each in records]  # fmt: skip
+    assert verdict_on(it, no_number).word is Word.REFUTED_ABOVE
     worse = [replace(each, gradient_check={"error": 0.012, "eager_error": 0.005}) if each.round == 3 else each
              for each in records]  # fmt: skip
     assert verdict_on(it, worse).word is Word.REFUTED_ABOVE

@@ -7,11 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from harness.judgement.compare import compare
 from harness.judgement.judged import Parity
 from harness.judgement.parity import Demand, LossPairs, demand_of, effective_batch, judge_parity, loss_gap, seed_gap
 from harness.results.record import Record
+from harness.trial.outcome import Outcome
+from tests.judgement.claiming import study
 from tests.records import DEFAULTS, make_records
 
+CELL = "precision=bf16"
 EXACT, ROUNDING, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.UNEQUAL
 
 
@@ -110,6 +114,17 @@ def test_a_wrong_mask_shows_in_the_first_gradient_though_the_losses_agree() -> N
 
 def test_in_fp32_eager_is_exact_and_rounding_is_still_allowed() -> None:
     assert parity_of({"attention": "sdpa-math"}, losses(0.0), {"error": 2e-6, "eager_error": 0.0}).holds is True
+
+
+def test_the_first_gradient_counts_where_only_the_timing_is_in_doubt() -> None:
+    """A neighbour in round 1, in which alone the gradient is looked at: the losses by themselves would pass a mask."""
+    wrong = {"error": 0.5, "eager_error": 0.005}
+    records = [replace(each, outcome=Outcome.INVALID, gradient_check=wrong) if each.round == 1 and each.arm == CELL
+               else each for each in make_records([study()], rounds=3)]  # fmt: skip
+    (block,) = compare(records).blocks
+    cell = next(arm for arm in block.arms if arm.role == "cell")
+    assert cell.parity.holds is False
+    assert "the first gradient is off by 0.5" in cell.parity.reason
 
 
 def test_a_loss_that_is_not_a_number_fails() -> None:

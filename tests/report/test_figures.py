@@ -13,7 +13,7 @@ import psutil
 import pytest
 from matplotlib.figure import Figure
 
-from harness.report.figures import bars, scatter, style
+from harness.report.figures import bars, curves, scatter, style
 from harness.report.figures.drawing import Job, write
 from harness.report.figures.gallery import INLINE_LIMIT_BYTES
 from harness.report.figures.scatter import Spot
@@ -166,3 +166,15 @@ def test_a_thousandth_does_not_fill_a_figure() -> None:
         wide = Figure(figsize=(6, 3))
         bars.waterfall(wide, [("baseline", 1.0), ("compile=default", 2.0)], unit="speed")
         assert wide.axes[0].get_xlim()[1] > 2, "a wide one is left as it is"
+        same = Figure(figsize=(6, 3))
+        dot = bars.Dot(name="a and b", value=1.001, low=1.0, high=1.002)
+        bars.interactions(same, [(dot, 1.0005)])
+        assert span(same.axes[0].get_xlim()) == pytest.approx(0.1)
+        flat = Figure(figsize=(6, 3))
+        line = curves.Line(name="a cell", xs=[1, 2], ys=[1.0, 1.001], low=[1.0, 1.0], high=[1.0, 1.002])
+        curves.sweep(flat, [line], [], x_label="x", y_label="speedup", neutral=1.0, percent=False)
+        assert span(flat.axes[0].get_ylim()) >= 0.1
+
+
+def span(limits: tuple[float, float]) -> float:
+    return limits[1] - limits[0]

@@ -59,6 +59,23 @@ def test_the_fastest_cell_of_a_model_is_told_with_its_peak_and_its_step() -> Non
     assert said.endswith("50.0% of its peak; of a step 60.0% matrix products, 30.0% attention, 9.5% idle.")
 
 
+def test_a_cell_that_trains_something_else_is_not_the_fastest() -> None:
+    flash = CellShape(settings={"attention": "sdpa-flash"}, ratio=1.5)
+    others = [CellShape(settings={"lora": 8}, ratio=3.0), CellShape(settings={"compile": "default"}, ratio=4.0)]
+    records = make_records([StudyShape(name="one", cells=[flash, *others])], rounds=3)
+    astray = [replace(each, losses=[loss + 5 for loss in each.losses]) if each.arm == "compile=default" else each
+              for each in records]  # fmt: skip
+    (row,) = fastest_part(compare(astray).blocks).rows
+    assert "attention=sdpa-flash" in str(row["cell"])
+
+
+def test_a_profile_of_another_step_than_was_measured_is_not_shown() -> None:
+    figures = {"breakdown": {"seconds": {"matrix_products": 0.11}, "step_seconds": 0.1}}
+    records = [replace(each, figures=figures) for each in make_records([StudyShape(name="one", cells=[])], rounds=3)]
+    (said,) = fastest_part(compare(records).blocks).sentences
+    assert "of a step" not in said
+
+
 def test_a_part_of_a_step_is_no_rival_of_a_training_step(tmp_path: Path) -> None:
     """One layer of attention gives millions of tokens a second."""
     layer = StudyShape(name="alone", kind="attention-only", cells=[CellShape(settings={"attention": "sdpa-flash"})])

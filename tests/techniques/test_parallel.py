@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import EnvironmentProblem
 from harness.techniques.pipeline import micro_batches
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
@@ -76,15 +77,38 @@ def test_a_batch_is_divided_into_up_to_four_micro_batches_a_stage(batch_size: in
     assert micro_batches(batch_size, stages) == wanted
 
 
-def test_layers_are_dealt_out_evenly_and_in_order() -> None:
+def test_layers_are_dealt_out_by_their_work_and_in_order() -> None:
     from harness.techniques.stages import layers_of
 
     assert layers_of(24, 2) == [range(12), range(12, 24)]
     assert layers_of(7, 3) == [range(3), range(3, 5), range(5, 7)]
-    # llama-1b: 2048 x 128256 of the head over 2048 x (2 x 2048 + 2 x 512 + 3 x 8192) of a block is 4.33
-    assert layers_of(16, 2, 4.33) == [range(10), range(10, 16)], "10 against 6 + 4.33"
-    assert layers_of(16, 4, 4.33) == [range(5), range(5, 10), range(10, 15), range(15, 16)], "5, 5, 5 and 1 + 4.33"
-    assert layers_of(2, 2, 4.33) == [range(1), range(1, 2)], "no stage is without a block"
+    assert layers_of(16, 2, 4.32) == [range(10), range(10, 16)], "10 against 6 + 4.32"
+    assert layers_of(16, 4, 4.32) == [range(5), range(5, 10), range(10, 15), range(15, 16)], "5, 5, 5 and 1 + 4.32"
+    assert layers_of(2, 2, 4.32) == [range(1), range(1, 2)], "no stage is without a block"
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(
+    ("model", "head", "last"),
+    [
+        # 2048 x 128256 of the head over 2048 x (2 x 2048 + 2 x 512 + 3 x 8192) of a block
+        ("llama-1b", 128256 / 29696, range(10, 16)),
+        # 768 x 50257 over 768 x (3 + 1 + 4 + 4) x 768; its layers are Conv1D
+        ("gpt2-124m", 50257 / (12 * 768), range(9, 12)),
+    ],
+)
+def test_the_head_counts_as_the_blocks_that_it_is_worth(model: str, head: float, last: range) -> None:
+    import torch
+
+    from harness.techniques.stages import _own_layers, head_in_blocks
+    from harness.trial.model import make_config, make_model
+
+    config = make_config(model, 64)
+    built = make_model(config, attention="eager", dtype=torch.float32, device=torch.device("meta"), seed=0)
+    assert head_in_blocks(built) == pytest.approx(head)
+    assert _own_layers(built, index=1, stages=2) == list(last)
+    with pytest.raises(EnvironmentProblem, match=r"cannot divide .* into 17 stages; use fewer devices"):
+        _own_layers(built, index=0, stages=17)
 
 
 class TestTwoRanks:

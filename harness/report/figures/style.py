@@ -91,7 +91,7 @@ def line(index: int) -> Any:
 
 
 def widen(axes: Axes, axis: Literal["x", "y"], least: float = LEAST_SPAN) -> None:
-    """No axis of ratios shows less than `least`: what differs by a thousandth must not fill the figure."""
+    """Let an axis of ratios show `least`: what differs by a thousandth must not fill the figure."""
     low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
     if high - low < least:
         middle = (low + high) / 2

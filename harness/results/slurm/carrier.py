@@ -43,7 +43,7 @@ class OnSlurm:
 
     cluster: Cluster
     folder: Path
-    """`.claimbench/<store>/slurm`, on a file system that every node sees."""
+    """`.claimbench/stores/<store>/slurm`, on a file system that every node sees."""
     environment: Environment
     """Of a node (`probe.environment_of_a_node`)."""
     seconds: Seconds
@@ -231,7 +231,7 @@ def _refused(each: Round, desk: Desk) -> bool:
 def _unlike(said: Said) -> str:
     return (
         f"a node is not like the one that the run was planned for ({said.unlike}); ask for one kind of node, as in"
-        " --slurm constraint=h100, or remove .claimbench/<store>/slurm/node-*.json beside the store to plan anew"
+        " --slurm constraint=h100, or remove .claimbench/stores/<store>/slurm/node-*.json beside the store to plan anew"
     )
 
 

@@ -1,6 +1,6 @@
 """A job as it travels: the rounds that one job of a cluster is to run, as a JSON file that any node can read.
 
-In `.claimbench/<store>/slurm/jobs/<name>/`:
+In `.claimbench/stores/<store>/slurm/jobs/<name>/`:
 
     job.json     what to run
     rounds/      JSON lines, a file a round, written whole; removed once they are stored

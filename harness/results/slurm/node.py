@@ -23,10 +23,9 @@ from typing import Any
 from harness.environment import Environment, detect
 from harness.experiment.study import PlannedTrial
 from harness.results.carrier import Attempts
-from harness.results.fingerprint import fingerprint_parts
 from harness.results.lines import write_lines, write_whole
 from harness.results.record import Record
-from harness.results.rounds import Round
+from harness.results.rounds import Round, parts_of
 from harness.results.side_by_side import SideBySide
 from harness.results.slurm.job import Errand, Job, label
 from harness.results.workplace import Workplace
@@ -107,7 +106,7 @@ class Outbox:
         """Sort out the rounds of the job: an earlier start of the same job may have delivered some."""
         for errand, each in job.rounds(here):
             if each.circumstances.fingerprint != errand.fingerprint:
-                self.unlike = fingerprint_parts(here, devices=each.devices)
+                self.unlike = parts_of(each.block, here, each.devices)
             elif not self._path(label(each)).exists():
                 self.expected[label(each)] = (errand, each)
 
