@@ -23,7 +23,7 @@ from harness.report.formats import slug
 from harness.results.record import Record
 from harness.techniques.base import Technique
 from harness.trial.outcome import Outcome
-from tests.commands import ROOT
+from tests.commands import ROOT, claimbench
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -86,6 +86,23 @@ def test_the_readme_has_a_line_for_every_verdict(word: str) -> None:
     table = (ROOT / "README.md").read_text(encoding="utf-8").partition("| verdict | meaning |")[2].partition("\n\n")[0]
     heads = ", ".join(row.split("|")[1].strip() for row in table.splitlines() if row.count("|") > 2)
     assert word in heads
+
+
+def _commands_of_examples() -> list[str]:
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.yaml"))]
+    return [line.strip("# ").partition("   ")[0] for text in texts for line in text.splitlines()
+            if re.match(r"# +claimbench ", line)]  # fmt: skip
+
+
+def test_there_are_commands_in_the_examples() -> None:
+    assert len(_commands_of_examples()) >= 3
+
+
+@pytest.mark.parametrize("command", _commands_of_examples())
+def test_what_an_example_says_to_run_can_be_planned(command: str) -> None:
+    words = [word for word in command.split()[1:] if word != "--store" and not word.endswith(".sqlite")]
+    said = claimbench("plan", *words[1:], cwd=ROOT)
+    assert said.code == 0, said.err
 
 
 def example_technique() -> Technique:

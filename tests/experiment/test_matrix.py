@@ -151,8 +151,9 @@ def test_a_choice_of_studies_and_rounds(read: Read) -> None:
     assert {study.rounds for study in matrix.with_rounds(9).studies} == {9}
     with pytest.raises(MatrixError, match=r"unknown study 'd'"):
         matrix.only(["d"])
-    with pytest.raises(MatrixError, match=r"2 rounds: use 3 to 1000"):
-        matrix.with_rounds(2)
+    assert {study.rounds for study in matrix.with_rounds(1).studies} == {1}, "one look at whether all runs"
+    with pytest.raises(MatrixError, match=r"0 rounds: use 1 to 1000"):
+        matrix.with_rounds(0)
 
 
 def test_the_matrix_knows_its_file_by_content(read: Read, tmp_path: Path, axes: AxisTable) -> None:
