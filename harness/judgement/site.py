@@ -148,8 +148,7 @@ class Made:
 
 def made_how(block: BlockResult) -> Made:
     """Of a version that did not say: the first."""
-    found = block.arms[0].trials[0].environment.get("measuring") if block.arms else None
-    known = found if isinstance(found, dict) else {}
+    known = block.arms[0].trials[0].measuring if block.arms else {}
     revisions = known.get("revisions")
     numbers = {str(axis): numeric(value) for axis, value in revisions.items()} if isinstance(revisions, dict) else {}
     return Made(

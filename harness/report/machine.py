@@ -122,7 +122,7 @@ def _when(records: Sequence[Record]) -> str:
 
 
 def _trials(records: Sequence[Record]) -> str:
-    counts = Counter(record.outcome.value for record in records if not record.superseded)
+    counts = Counter("superseded" if record.superseded else record.outcome.value for record in records)
     parts = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items(), key=lambda item: -item[1]))
     return f"{formats.plural(len(records), 'trial')}{f' ({parts})' if parts else ''}"
 

@@ -30,6 +30,7 @@ class Circumstances:
     fingerprint: str
     environment: Mapping[str, Any]
     version: str = ""
+    measuring: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +112,7 @@ def _planned_fields(trial: PlannedTrial, at: Try, circumstances: Circumstances) 
         "attempt": at.attempt, "seed": trial.seed, "warmup_steps": block.warmup_steps, "steps": block.steps,
         "scale": circumstances.scale, "fingerprint": circumstances.fingerprint, "started_at": at.started_at,
         "environment": dict(circumstances.environment), "claimbench_version": circumstances.version,
+        "measuring": dict(circumstances.measuring),
     }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def revisions_of(techniques: Iterable[Technique], cells: Iterable[Cell]) -> dict
 
 
 def measuring(kind: str, revisions: Mapping[str, int]) -> dict[str, Any]:
-    """How trials of a kind are made at present, for their environment: of trials made otherwise the newer count."""
+    """How trials of a kind are made at present: of trials made otherwise the newer count."""
     return {"version": MEASURING_VERSIONS.get(kind, MEASURING_VERSION), "revisions": dict(sorted(revisions.items()))}
 
 

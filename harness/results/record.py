@@ -110,6 +110,8 @@ class Record:
     attempts: list[dict[str, Any]] = field(default_factory=list)
     """Earlier tries of the same trial: outcome and reason of each."""
     environment: dict[str, Any] = field(default_factory=dict)
+    measuring: dict[str, Any] = field(default_factory=dict)
+    """How the trial was made: `version` of the measuring code, `revisions` of techniques. Empty: an earlier version."""
     claimbench_version: str = ""
 
     @property

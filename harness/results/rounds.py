@@ -51,7 +51,6 @@ class Round:
         """
         used = devices[: len(self.devices)]
         seen = replace(environment, devices=used).as_json()
-        seen["measuring"] = self.circumstances.environment["measuring"]
         if side_by_side > 1:
             seen["side_by_side"] = side_by_side
         return replace(self, devices=used, circumstances=replace(self.circumstances, environment=seen))
@@ -89,7 +88,7 @@ def shared(
     how = _made_how(block)
     circumstances = Circumstances(
         scale=scale, fingerprint=fingerprint(environment, devices=devices, **how), version=VERSION,
-        environment={**known[len(devices)], "measuring": measuring(block.kind, how["revisions"])},
+        environment=known[len(devices)], measuring=measuring(block.kind, how["revisions"]),
     )  # fmt: skip
     return circumstances, devices
 

@@ -186,8 +186,7 @@ def test_fingerprints_are_never_mixed_and_the_one_with_more_rounds_counts() -> N
 
 
 def made(records: list[Record], **how: Any) -> list[Record]:
-    return [replace(each, environment={**each.environment, "measuring": {"version": 1, "revisions": {}, **how}})
-            for each in records]  # fmt: skip
+    return [replace(each, measuring={"version": 1, "revisions": {}, **how}) for each in records]
 
 
 def test_trials_that_are_made_otherwise_now_count_before_more_rounds_of_older_ones() -> None:
@@ -207,12 +206,8 @@ def test_trials_that_are_made_otherwise_now_count_before_more_rounds_of_older_on
     assert alone.word is Word.REFUTED_BELOW
     assert ("was measured before stages were cut by their work, and no longer by their number of blocks; "
             "`claimbench run --study precision` measures it anew") in alone.reason  # fmt: skip
-    unsaid = [
-        replace(each, environment={**each.environment, "measuring": odd})
-        for each, odd in zip(
-            older, [None, 7, {"revisions": [1]}, {"version": "x", "revisions": {"parallel": "y"}}] * 9, strict=False
-        )
-    ]
+    odd: list[dict[str, Any]] = [{}, {"revisions": [1]}, {"version": "x", "revisions": {"parallel": "y"}}]
+    unsaid = [replace(each, measuring=how) for each, how in zip(older, odd * 9, strict=False)]
     assert verdict_on(it, unsaid).word is Word.REFUTED_BELOW, "a record of any version can be judged"
 
 

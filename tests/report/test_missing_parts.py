@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,3 +106,12 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(EnvironmentProblem, match=r"cannot be written to .*; name another folder with --output"):
         render_report(judge([], samples.claims()), samples.claims(), [], tmp_path / "file", name="x")
+
+
+def test_the_numbers_of_trials_add_up(tmp_path: Path) -> None:
+    """Those that another round superseded are trials as well: 489 trials had 427 outcomes."""
+    records = [replace(each, superseded=each.round == 1) for each in samples.run()]
+    _, folder = samples.render(records, samples.claims(), tmp_path)
+    whole, parts = re.findall(r"([\d,]+) trials \(([^)]*)\)", page_of(folder))[0]
+    assert int(whole.replace(",", "")) == sum(int(part.split()[0]) for part in parts.split(", ")) == len(records)
+    assert f"{sum(each.superseded for each in records)} superseded" in parts
