@@ -20,6 +20,7 @@ from harness.judgement.judge import judge
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
 from harness.judgement.site import is_gpu
 from harness.report import formats
+from harness.report.contradictions import sides_of
 from harness.report.fastest import TITLE as FASTEST
 from harness.report.fastest import fastest, sentence
 from harness.report.formats import slug
@@ -46,6 +47,20 @@ def answer(claims: Claims, reports: Mapping[str, Judgement]) -> str:
     head = ["| claim | in | measured | verdict | GPU |", "|---|---|---|---|---|"]
     others = ", ".join(f"{left[word]} {word.value}" for word in LOOKS if left[word] and word is not Word.INCONCLUSIVE)
     return "\n".join([*head, *rows, *(["", f"The other claims: {others}."] if others else [])])
+
+
+def where_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[str]:
+    """Markdown: a point for each group of claims that contradict each other and have a curve in some report."""
+    found: dict[tuple[str, ...], str] = {}
+    for name, judgement in reports.items():
+        for sides in sides_of(judgement, claims):
+            if all(side.holds for side in sides):
+                said = " ".join(
+                    f"*{escape_text(side.statement)}* {escape_text(' '.join(side.holds))}" for side in sides
+                )
+                link = f"[curve](reports/{name}/report.md#{slug(' against '.join(side.name for side in sides))})"
+                found.setdefault(tuple(side.name for side in sides), f"- {said} ({link})")
+    return list(found.values())
 
 
 def best_cells(reports: Mapping[str, Judgement]) -> list[str]:
@@ -82,9 +97,14 @@ def of_folders(evidence: Sequence[Path]) -> str:
     """The table from committed evidence, and from the claims file of the working folder."""
     claims = read_claims("claims.yaml")
     reports = {path.name: judge(read_records(path), claims) for path in evidence}
-    best = best_cells(reports)
-    said = ["", "The fastest training cell of each model on one GPU so far:", "", *best] if best else []
-    return "\n".join([answer(claims, reports), *said])
+    lines = [answer(claims, reports)]
+    lists = {
+        "Where the documents contradict each other, curves say where each is right:": where_each_holds(claims, reports),
+        "The fastest training cell of each model on one GPU so far:": best_cells(reports),
+    }
+    for head, points in lists.items():
+        lines += ["", head, "", *points] if points else []
+    return "\n".join(lines)
 
 
 def _best(claim: str, reports: Mapping[str, Judgement]) -> tuple[str, Verdict]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.judgement.claims import Claim, Claims
@@ -45,13 +45,24 @@ class Contradiction:
 def contradictions(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple[Contradiction, ...]:
     """Each group of claims that name each other, once."""
     verdicts = {verdict.claim: verdict for verdict in judgement.verdicts}
-    groups = dict.fromkeys(
+    return tuple(
+        _contradiction(group, claims, verdicts, judgement.blocks, gallery) for group in _groups(claims, verdicts)
+    )
+
+
+def sides_of(judgement: Judgement, claims: Claims) -> list[tuple[Side, ...]]:
+    """The same without pictures."""
+    verdicts = {verdict.claim: verdict for verdict in judgement.verdicts}
+    return [tuple(_side(claims.claims[name], verdicts[name], judgement.blocks) for name in group)
+            for group in _groups(claims, verdicts)]  # fmt: skip
+
+
+def _groups(claims: Claims, verdicts: Mapping[str, Verdict]) -> list[tuple[str, ...]]:
+    named = dict.fromkeys(
         tuple(sorted({name, *claim.contradicts} & verdicts.keys(), key=list(verdicts).index))
         for name, claim in claims.claims.items() if claim.contradicts and name in verdicts
     )  # fmt: skip
-    return tuple(
-        _contradiction(group, claims, verdicts, judgement.blocks, gallery) for group in groups if len(group) > 1
-    )
+    return [group for group in named if len(group) > 1]
 
 
 def bounds_on(metric: Metric, claim: Claim) -> Bounds:

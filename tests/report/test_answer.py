@@ -10,7 +10,7 @@ from harness.errors import InputError
 from harness.judgement.claims import Claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement
-from harness.report.answer import BEGIN, END, answer, best_cells, of_folders, replaced
+from harness.report.answer import BEGIN, END, answer, best_cells, of_folders, replaced, where_each_holds
 from harness.results.record import Record
 from tests.commands import ROOT
 from tests.judgement.claiming import make_claim, make_claims, study
@@ -60,6 +60,21 @@ def test_the_fastest_cell_is_taken_from_whichever_report_has_it(claims: Claims) 
     (line,) = best_cells(reports)
     assert "tokens/s" in line
     assert "(reports/two/report.md#the-fastest-cell-of-each-model)" in line
+
+
+def test_claims_that_contradict_each_other_stand_beside_their_curve() -> None:
+    cell = CellShape(settings={"precision": "bf16"}, ratio=1.75)
+    low, high = (make_claim(id=name, statement=f"It is {name}.", range=span, at=at, contradicts=[other])
+                 for name, span, at, other in (("low", [1.1, 1.2], {"batch_size": 8}, "high"),
+                                               ("high", [1.5, 2.0], {"batch_size": 8}, "low")))  # fmt: skip
+    claims = make_claims(low, high)
+    shape = study(cell, sweep=("batch_size", (2, 8)))
+    swept = judge(make_records([shape], rounds=3, spread=0.001, step_spread=0.0), claims)
+    (point,) = where_each_holds(claims, {"plain": judge(trials(1.75), claims), "swept": swept})
+    assert "*It is low.* Holds at no batch size measured" in point
+    assert "*It is high.* Holds at every batch size measured" in point
+    assert point.endswith("([curve](reports/swept/report.md#low-against-high))")
+    assert where_each_holds(claims, {"plain": judge(trials(1.75), claims)}) == [], "one point is no curve"
 
 
 def test_it_goes_between_the_marks_and_nowhere_else() -> None:
