@@ -99,7 +99,7 @@ Json = Annotated[bool, typer.Option("--json", help="As a list of objects.")]
 
 Study = Annotated[list[str] | None, typer.Option(help="Only this study; may be given several times.")]
 Rounds = Annotated[
-    int | None, typer.Option(min=1, help="Rounds of every study, in place of the matrix's; an interval takes three.")
+    int | None, typer.Option(min=1, help="Rounds of every study, in place of the matrix's; a verdict takes three.")
 ]
 Scale = Annotated[Literal["auto", "full", "smoke"], typer.Option(help="auto: full on a GPU, smoke without one.")]
 Device = Annotated[Literal["auto", "cuda", "cpu"], typer.Option(help="auto: the GPU, where there is one.")]

@@ -47,7 +47,7 @@ class Matrix:
     def with_rounds(self, rounds: int) -> Matrix:
         """The matrix with another number of rounds in every study.
 
-        Whoever asks for one or two wants to see that all runs: they give no interval, and verdicts say so.
+        Whoever asks for one or two wants to see that all runs: nothing is judged by so few, and verdicts say so.
 
         Raises:
             MatrixError: none, or too many.

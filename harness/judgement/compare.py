@@ -22,7 +22,8 @@ from harness.trial.outcome import Outcome
 VIEWS = ("allocated", "reserved", "device", "host")
 #: A control's interval excludes 1 for good when its p value stays below this after Holm's correction.
 SUSPECT = 0.05
-_NUMBER = re.compile(r"[-+]?\d[\d.,]*%?")
+#: A number by itself: no part of a version, an address or another word.
+_NUMBER = re.compile(r"(?<![\w.,/-])[-+]?\d+(?:,\d{3})*(?:\.\d+)?%?(?![\w/-]|[.,]\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +193,7 @@ def _span(alike: Sequence[str]) -> str:
     places = [place for place, same in enumerate(zip(*numbers, strict=True)) if len(set(same)) > 1]
     if len(places) != 1:
         return first
-    ends = sorted(
-        (each[places[0]] for each in numbers), key=lambda number: float(number.rstrip("%.,").replace(",", ""))
-    )
+    ends = sorted((each[places[0]] for each in numbers), key=lambda number: float(number.rstrip("%").replace(",", "")))
     found = list(_NUMBER.finditer(first))[places[0]]
     return f"{first[: found.start()]}{ends[0]} to {ends[-1]}{first[found.end() :]}"
 

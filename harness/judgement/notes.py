@@ -14,6 +14,9 @@ from harness.judgement.words import measured
 from harness.techniques.base import Technique
 from harness.techniques.registry import axis_table, techniques
 
+#: Of a verdict on trials that would be made otherwise now.
+BEFORE = "was measured before"
+
 
 def notes_on(site: Site, interval: Interval | None) -> list[str]:
     """One clause each, the weightiest first."""
@@ -37,7 +40,7 @@ def _older(site: Site) -> list[str]:
     for arm in site.arms:
         for each, revision in revised(arm.cell):
             if made.get(each.axes[0].name, 1) < revision:
-                found.append(f"{arm.name} was measured before {each.revised}; {again}")
+                found.append(f"{arm.name} {BEFORE} {each.revised}; {again}")
     return found
 
 

@@ -11,7 +11,7 @@ from operator import sub
 
 from harness.experiment.axes import Setting
 from harness.judgement.judged import Parity
-from harness.judgement.quantities import numeric
+from harness.judgement.quantities import gradient_error, numeric
 from harness.results.record import Record
 
 
@@ -157,7 +157,7 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
 def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:
     """The worst error of the first gradient with eager attention's beside it."""
     checks = [(error, numeric(trial.gradient_check.get("eager_error"))) for trial in trials
-              if (error := numeric(trial.gradient_check.get("error"))) is not None]  # fmt: skip
+              if (error := gradient_error(trial)) is not None]  # fmt: skip
     return max(checks, key=lambda check: check[0] / (check[1] or GRADIENT_FLOOR), default=(None, None))
 
 

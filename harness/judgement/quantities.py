@@ -131,15 +131,19 @@ def prediction_ratio(record: Record, view: str) -> float | None:
 
 
 def gradient_error_ratio(record: Record, _view: str = "") -> float | None:
-    """Error of the first gradient over that of eager attention at the same precision; not where that one is exact.
-
-    Infinite where the gradient is no number, which a record keeps as null.
-    """
-    check = record.gradient_check
-    error, eager = (numeric(check.get(name)) for name in ("error", "eager_error"))
-    if error is None and "error" in check:
-        error = math.inf
+    """Error of the first gradient over that of eager attention at the same precision; not where that one is exact."""
+    error, eager = gradient_error(record), numeric(record.gradient_check.get("eager_error"))
     return error / eager if error is not None and eager else None
+
+
+def gradient_error(record: Record) -> float | None:
+    """Of the first gradient against fp32 eager; infinite where it is no number, which a record keeps as null.
+
+    Not under a scaled loss: there the first step may overflow, and is skipped for that.
+    """
+    error = numeric(record.gradient_check.get("error"))
+    overflowed = error is None and "error" in record.gradient_check and record.cell.get("precision") != "amp-fp16"
+    return math.inf if overflowed else error
 
 
 def figure(name: str) -> Callable[[Record, str], float | None]:

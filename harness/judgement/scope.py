@@ -10,7 +10,7 @@ from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import BlockResult, Word
 from harness.judgement.metrics import Metric
 from harness.judgement.pairs import measure
-from harness.judgement.site import Site, generation, machine_of, ok_count, site_in, standing
+from harness.judgement.site import Site, machine_of, measured_how, ok_count, site_in, standing
 from harness.judgement.verdict import decide
 
 HOLDS = frozenset({Word.CONFIRMED, Word.REACHED})
@@ -53,10 +53,10 @@ def _sites(claim: Claim, primary: Site, blocks: Sequence[BlockResult]) -> list[S
 
 
 def _better(site: Site, other: Site, primary: Site) -> bool:
-    """Where a point was run more than once, the primary block counts, then the latest kind, then more rounds."""
+    """Where a point was run more than once, the primary block counts, then as in `site`."""
     if other.block is primary.block:
         return False
-    here, there = ((generation(each.block), ok_count(each.arm)) for each in (site, other))
+    here, there = (measured_how(each.block, ok_count(each.arm)) for each in (site, other))
     return site.block is primary.block or here > there
 
 

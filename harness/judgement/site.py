@@ -10,6 +10,7 @@ from harness.judgement.judged import ArmResult, BlockResult, Word
 from harness.judgement.metrics import Metric
 from harness.judgement.places import find_arm, fits
 from harness.judgement.quantities import numeric
+from harness.judgement.stats import FEWEST_ROUNDS
 from harness.judgement.validity import on_gpu
 from harness.trial.outcome import Outcome
 
@@ -46,7 +47,7 @@ class _Arm:
 
 
 def blocks_of(study: str, device: str, blocks: Iterable[BlockResult]) -> list[BlockResult] | Absent:
-    """The blocks of a study that a claim may be judged on, the best first: GPU before CPU, more rounds, newer."""
+    """The blocks of a study that a claim may be judged on, the best first (`_standing`)."""
     own = [block for block in blocks if block.study == study]
     if not own:
         remedy = f"`claimbench run --study {study}` runs it"
@@ -84,7 +85,7 @@ def find(block: BlockResult, changes: Mapping[str, object]) -> ArmResult | None:
 
 
 def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
-    """The claim's primary cell at its primary point; of several blocks the latest kind, then most usable rounds."""
+    """The claim's primary cell at its primary point; of several blocks the one that counts most (`_standing`)."""
     here = at_point(blocks, claim.at)
     if not here:
         return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} was not run at {show_settings(claim.at)}")
@@ -92,7 +93,7 @@ def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
     if not sites:
         lacking = " or ".join(f"{show_settings(each)!r}" for each in (claim.cell, claim.baseline))
         return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} has no trial of {lacking}")
-    return max(sites, key=lambda site: (*_standing(site.block), ok_count(site.arm), _newest(site.block)))
+    return max(sites, key=lambda site: (*_standing(site.block, ok_count(site.arm)), _newest(site.block)))
 
 
 def site_in(block: BlockResult, cell: Mapping[str, object], baseline: Mapping[str, object]) -> Site | None:
@@ -123,12 +124,17 @@ def _failed(arm: ArmResult, site: Site) -> Absent:
     return Absent(word=Word.NOT_TESTABLE, reason=f"{who}: {arm.reason}")
 
 
-def _worth(block: BlockResult) -> tuple[bool, int, int, str]:
-    return *_standing(block), block.rounds, _newest(block)
+def _worth(block: BlockResult) -> tuple[bool, bool, int, int, str]:
+    return *_standing(block, max((ok_count(arm) for arm in block.arms), default=0)), _newest(block)
 
 
-def _standing(block: BlockResult) -> tuple[bool, int]:
-    return is_gpu(block), generation(block)
+def _standing(block: BlockResult, rounds: int) -> tuple[bool, bool, int, int]:
+    """A GPU first; then what has rounds enough for a verdict, of these the newer way of making trials, more rounds."""
+    return is_gpu(block), *measured_how(block, rounds)
+
+
+def measured_how(block: BlockResult, rounds: int) -> tuple[bool, int, int]:
+    return rounds >= FEWEST_ROUNDS, generation(block), rounds
 
 
 def generation(block: BlockResult) -> int:
@@ -148,7 +154,8 @@ class Made:
 
 def made_how(block: BlockResult) -> Made:
     """Of a version that did not say: the first."""
-    known = block.arms[0].trials[0].measuring if block.arms else {}
+    found = block.arms[0].trials[0].measuring if block.arms else None
+    known = found if isinstance(found, dict) else {}
     revisions = known.get("revisions")
     numbers = {str(axis): numeric(value) for axis, value in revisions.items()} if isinstance(revisions, dict) else {}
     return Made(

@@ -18,7 +18,7 @@ from harness.judgement.claims import Claim
 from harness.judgement.judged import Interval, Word
 from harness.judgement.metrics import Metric, Shape, Statistic
 from harness.judgement.pairs import Measured
-from harness.judgement.stats import MOST_ROUNDS, rounds_to_settle
+from harness.judgement.stats import FEWEST_ROUNDS, MOST_ROUNDS, rounds_to_settle
 from harness.judgement.words import claimed_range, number, span
 
 #: Ends this close are the same: 1 - 0.7 is 0.30000000000000004.
@@ -51,6 +51,9 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
     ends = _ends(metric, interval)
     if ends is None:
         return Decision(word=Word.INCONCLUSIVE, reason="a single round gives no interval; run three at least")
+    if metric.statistic.has_interval and 0 < interval.rounds < FEWEST_ROUNDS:
+        few = f"{interval.rounds} rounds are too few to judge {span(metric, interval)} by; run three at least"
+        return Decision(word=Word.INCONCLUSIVE, reason=few)
     if claim.form == "up-to":
         return _up_to(claim, metric, ends, interval)
     low, high = claim.bounds

@@ -18,6 +18,7 @@ from harness.judgement.claims import Claim, Claims
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
+from harness.judgement.notes import BEFORE
 from harness.judgement.site import is_gpu
 from harness.report import formats
 from harness.report.contradictions import sides_of
@@ -53,13 +54,14 @@ def where_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[s
     """Markdown: a point for each group of claims that contradict each other and have a curve in some report."""
     found: dict[tuple[str, ...], str] = {}
     for name, judgement in reports.items():
-        for sides in sides_of(judgement, claims):
-            if all(side.holds for side in sides):
-                said = " ".join(
-                    f"*{escape_text(side.statement)}* {escape_text(' '.join(side.holds))}" for side in sides
-                )
-                link = f"[curve](reports/{name}/report.md#{slug(' against '.join(side.name for side in sides))})"
-                found.setdefault(tuple(side.name for side in sides), f"- {said} ({link})")
+        for sides in (each for each in sides_of(judgement, claims) if all(side.holds for side in each)):
+            said = [f"*{escape_text(side.statement)}* {escape_text(' '.join(side.holds))}" for side in sides]
+            names = tuple(side.name for side in sides)
+            studies = {claims.claims[each].study for each in names}
+            models = ", ".join(sorted({block.model for block in judgement.blocks if block.study in studies}))
+            link = f"[curve](reports/{name}/report.md#{slug(' against '.join(names))})"
+            where = f"{models} on {_short(sides[0].verdict.device)}: {link}"
+            found.setdefault(names, f"- {' '.join(said)} ({where})")
     return list(found.values())
 
 
@@ -74,6 +76,10 @@ def best_cells(reports: Mapping[str, Judgement]) -> list[str]:
     ranked = sorted(best.values(), key=lambda each: -(each[2].mfu or 0.0))
     return [f"- {escape_text(sentence(block, arm))} ([its settings](reports/{name}/report.md#{slug(FASTEST)}))"
             for name, block, arm in ranked]  # fmt: skip
+
+
+def _short(device: str) -> str:
+    return device.removeprefix("NVIDIA ").partition(" ")[0]
 
 
 def _rate(arm: ArmResult) -> float:
@@ -122,10 +128,11 @@ def _row(claim: Claim, name: str, verdict: Verdict, judgement: Judgement) -> str
     anchor = f"reports/{name}/report.md#{slug(f'{verdict.claim}: {verdict.word.value}')}"
     # an order of techniques has no place of its own
     devices = {verdict.device} if verdict.device else {block.device for block in judgement.blocks}
-    device = ", ".join(sorted(each.removeprefix("NVIDIA ").partition(" ")[0] for each in devices))
+    device = ", ".join(sorted(map(_short, devices)))
     cells = (claim.statement, claim.documents, verdict.measured or formats.ABSENT)
     shown = " | ".join(str(escape_text(each)) for each in cells)
-    return f"| {shown} | [{verdict.word.value}]({anchor}) | {device} |"
+    older = any(BEFORE in note for note in verdict.details.get("notes", ()))
+    return f"| {shown} | [{verdict.word.value}]({anchor}){', older trials' if older else ''} | {device} |"
 
 
 def main(arguments: Sequence[str]) -> None:

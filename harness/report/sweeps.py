@@ -101,7 +101,8 @@ def _where(points: Sequence[Point], inside: Sequence[bool | None], axis: str) ->
     first, last = f"{points[0].x:g}", f"{points[-1].x:g}"
     held = [index for index, each in enumerate(inside) if each is True]
     if not held:
-        return f"at no {axis} measured ({first} to {last})"
+        sure = "for certain " if None in inside else ""
+        return f"{sure}at no {axis} measured ({first} to {last})"
     if len(held) == len(points):
         return f"at every {axis} measured ({first} to {last})"
     contiguous = held == list(range(held[0], held[-1] + 1))

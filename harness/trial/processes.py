@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -120,11 +121,14 @@ def leave(status: int) -> NoReturn:
     The result is written by then, and a rank that ends by a signal makes a crash of it. Worker processes of a loader
     are ended here, as the interpreter would do.
     """
-    for child in multiprocessing.active_children():
-        child.terminate()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    try:
+        for child in multiprocessing.active_children():
+            child.terminate()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # a full disk, a closed pipe
+                stream.flush()
+    finally:
+        os._exit(status)
 
 
 def free_port() -> int:

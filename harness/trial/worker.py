@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 -m harness.trial.worker SPEC
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import traceback
@@ -66,12 +67,12 @@ def _failed_for_good(error: Exception) -> TrialResult:
     torch's loader raises from its handler of SIGCHLD that a worker was killed, wherever the process is at that moment:
     also where it deals with the batch that was lost with the worker, and then that would be lost in turn.
     """
-    while True:
-        try:
+    silenced = False
+    while not silenced:
+        with contextlib.suppress(RuntimeError):  # it was told before it could be silenced
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            return _failed(error)
-        except RuntimeError as word:  # it was told before it could be silenced
-            error = word
+            silenced = True
+    return _failed(error)
 
 
 def _failed(error: Exception) -> TrialResult:

@@ -101,6 +101,9 @@ def test_like_warnings_of_several_rounds_become_one() -> None:
     records = [replace(each, warnings=[f"changed by {changes[each.round]} between the 2 halves"]) for each in plain]
     (block,) = compare(records).blocks
     assert arm(block, "baseline").flags == ("changed by -12.0% to +10.1% between the 2 halves (5 of 5 rounds)",)
+    records = [replace(each, warnings=[f"driver 580.1.{each.round} on 10.0.0.{each.round}"]) for each in plain]
+    (block,) = compare(records).blocks
+    assert len(arm(block, "baseline").flags) == 5, "a version is no number"
 
 
 def test_arms_whose_clocks_differ_are_flagged() -> None:

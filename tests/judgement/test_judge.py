@@ -206,9 +206,22 @@ def test_trials_that_are_made_otherwise_now_count_before_more_rounds_of_older_on
     assert alone.word is Word.REFUTED_BELOW
     assert ("was measured before stages were cut by their work, and no longer by their number of blocks; "
             "`claimbench run --study precision` measures it anew") in alone.reason  # fmt: skip
-    odd: list[dict[str, Any]] = [{}, {"revisions": [1]}, {"version": "x", "revisions": {"parallel": "y"}}]
+    odd: list[Any] = [{}, {"revisions": [1]}, {"version": "x", "revisions": {"parallel": "y"}}, "x", [1], None]
     unsaid = [replace(each, measuring=how) for each, how in zip(older, odd * 9, strict=False)]
     assert verdict_on(it, unsaid).word is Word.REFUTED_BELOW, "a record of any version can be judged"
+
+
+@pytest.mark.parametrize("newer", [{"rounds": 2}, {"rounds": 3, "outcome": Outcome.CRASH}])
+def test_what_cannot_settle_it_yet_does_not_displace_older_rounds_that_did(newer: dict[str, Any]) -> None:
+    """Trials of the newer way: too few of them, or all crashed."""
+    pipeline = {"parallel": "pipeline", "devices": 2}
+    outcome = newer.pop("outcome", Outcome.OK)
+    older = made(make_records([study(CellShape(settings=pipeline, ratio=0.5))], rounds=5))
+    again = make_records([study(CellShape(settings=pipeline, ratio=1.0, outcome=outcome))], **newer)
+    rest = [replace(each, fingerprint="0" * 16) for each in made(again, revisions={"parallel": 2})]
+    found = verdict_on(make_claim(cell=pipeline, range=[0.9, 1.1]), [*older, *rest])
+    assert (found.word, found.rounds) == (Word.REFUTED_BELOW, 5)
+    assert "measured before" in found.reason
 
 
 def test_noise_is_labelled_beside_the_verdict() -> None:
@@ -311,14 +324,24 @@ def test_scaling_efficiency_divides_by_the_devices() -> None:
 
 
 def test_a_mean_of_shares_stays_between_none_and_all() -> None:
-    # utilisation 0.97 and 0.99: mean 0.98, t(0.975, 1)·s/√2 = 12.706·0.01414/1.414 = 0.127, so up to 1.107
-    shares = iter([0.97, 0.99])
+    # 0.97, 0.99, 0.98: mean 0.98, t(0.975, 2)·s/√3 = 4.303·0.01/1.732 = 0.0248, so up to 1.0048
+    shares = iter([0.97, 0.99, 0.98])
     records = [replace(each, utilisation=next(shares)) if each.arm == "precision=bf16" else each
-               for each in make_records([study()], rounds=2)]  # fmt: skip
+               for each in make_records([study()], rounds=3)]  # fmt: skip
     found = verdict_on(make_claim(metric="utilisation", form="at-least", bound=0.85, range=None), records)
-    assert found.interval == (pytest.approx(0.853, abs=1e-3), 1.0)
-    assert found.measured == "98.0% [85.3%, 100.00%]"
+    assert found.interval == (pytest.approx(0.9552, abs=1e-4), 1.0)
+    assert found.measured == "98.0% [95.5%, 100.00%]"
     assert found.word is Word.CONFIRMED
+
+
+def test_two_rounds_settle_nothing_however_well_they_agree() -> None:
+    found = verdict_on(make_claim(), make_records([study()], rounds=2, spread=1e-4, step_spread=0.0))
+    assert found.word is Word.INCONCLUSIVE
+    assert "2 rounds are too few to judge" in found.reason
+    assert "run three at least" in found.reason
+    memory = make_claim(metric="trainable_share_saved", form="at-least", bound=0.9, range=None, cell={"lora": 8})
+    shape = study(CellShape(settings={"lora": 8}, trainable_share=0.01))
+    assert verdict_on(memory, make_records([shape], rounds=2)).word is Word.CONFIRMED, "it is counted, not timed"
 
 
 def test_an_error_of_arithmetic_is_judged_by_the_worst_that_was_seen() -> None:

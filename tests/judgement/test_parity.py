@@ -13,7 +13,7 @@ from harness.judgement.parity import Demand, LossPairs, demand_of, effective_bat
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import study
-from tests.records import DEFAULTS, make_records
+from tests.records import DEFAULTS, CellShape, make_records
 
 CELL = "precision=bf16"
 EXACT, ROUNDING, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.UNEQUAL
@@ -125,6 +125,17 @@ def test_the_first_gradient_counts_where_only_the_timing_is_in_doubt() -> None:
     cell = next(arm for arm in block.arms if arm.role == "cell")
     assert cell.parity.holds is False
     assert "the first gradient is off by 0.5" in cell.parity.reason
+
+
+@pytest.mark.parametrize(("precision", "holds"), [("bf16", False), ("amp-fp16", True)])
+def test_a_first_gradient_that_is_no_number_fails_but_under_a_scaled_loss(precision: str, holds: bool) -> None:
+    shape = study(CellShape(settings={"precision": precision}))
+    records = [replace(each, gradient_check={"error": None, "eager_error": 0.005})
+               if each.round == 1 and each.arm == f"precision={precision}" else each
+               for each in make_records([shape], rounds=3)]  # fmt: skip
+    (block,) = compare(records).blocks
+    cell = next(arm for arm in block.arms if arm.role == "cell")
+    assert cell.parity.holds is holds
 
 
 def test_a_loss_that_is_not_a_number_fails() -> None:

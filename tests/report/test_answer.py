@@ -73,7 +73,7 @@ def test_claims_that_contradict_each_other_stand_beside_their_curve() -> None:
     (point,) = where_each_holds(claims, {"plain": judge(trials(1.75), claims), "swept": swept})
     assert "*It is low.* Holds at no batch size measured" in point
     assert "*It is high.* Holds at every batch size measured" in point
-    assert point.endswith("([curve](reports/swept/report.md#low-against-high))")
+    assert point.endswith(" on H100: [curve](reports/swept/report.md#low-against-high))")
     assert where_each_holds(claims, {"plain": judge(trials(1.75), claims)}) == [], "one point is no curve"
 
 

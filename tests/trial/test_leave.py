@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import psutil
 import pytest
@@ -53,12 +54,22 @@ def test_a_killed_child_does_not_take_the_outcome_of_a_failed_trial_with_it(monk
     def broken(*_: object) -> None:
         raise ConnectionResetError("the batch is lost")
 
+    real, heard = signal.signal, []
+
+    def set_late(number: int, handler: Any) -> Any:
+        if handler is signal.SIG_DFL and not heard:
+            heard.append(number)
+            os.kill(os.getpid(), signal.SIGCHLD)  # just before it is silenced
+        return real(number, handler)
+
     monkeypatch.setattr("harness.trial.kinds.runner", lambda kind: broken)
+    monkeypatch.setattr(worker.signal, "signal", set_late)
     monkeypatch.setattr(worker.traceback, "print_exc", lambda: os.kill(os.getpid(), signal.SIGCHLD))
     spec, environment = spec_of(), cpu()
-    before = signal.signal(signal.SIGCHLD, told)
+    before = real(signal.SIGCHLD, told)
     try:
         result = worker.outcome_of(spec, Ranks(), environment)
     finally:
-        signal.signal(signal.SIGCHLD, before)
+        real(signal.SIGCHLD, before)
+    assert heard == [signal.SIGCHLD]
     assert (result.outcome, result.reason) == (Outcome.CRASH, "ConnectionResetError: the batch is lost")
