@@ -10,9 +10,9 @@ from pathlib import Path
 
 from harness.checking.answer import Answer, answer_of
 from harness.checking.question import Question, Size
-from harness.checking.schedule import FEWEST_ROUNDS, PILOT, Schedule, TooShort, pilot_times, schedule
+from harness.checking.schedule import PILOT, Schedule, TooShort, pilot_times, schedule
 from harness.environment import Environment
-from harness.experiment.study import Plan
+from harness.experiment.study import FEWEST_ROUNDS, Plan
 from harness.judgement.claims import Claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Verdict, Word

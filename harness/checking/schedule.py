@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from harness.checking.question import Question, Size
-from harness.experiment.study import SweepPoint
+from harness.experiment.study import FEWEST_ROUNDS, SweepPoint
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 
 PILOT = Size(warmup_steps=3, steps=3, rounds=1)
-FEWEST_ROUNDS, MOST_ROUNDS = 3, 7
+MOST_ROUNDS = 7
 #: The fastest arm's window, seconds, on a GPU and on a CPU.
 WINDOW_SECONDS = {True: 3.0, False: 2.0}
 FEWEST_STEPS, MOST_STEPS = 5, 200

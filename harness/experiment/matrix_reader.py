@@ -14,9 +14,9 @@ from harness.experiment.cell import Cell, Workload
 from harness.experiment.designs import sweep_points, swept_settings
 from harness.experiment.problems import Problems, shown, validate
 from harness.experiment.reader import Document
-from harness.experiment.schema import FEWEST_ROUNDS, MOST_ROUNDS, MatrixShape, StudyShape, WorkloadShape
+from harness.experiment.schema import MOST_ROUNDS, MatrixShape, StudyShape, WorkloadShape
 from harness.experiment.settings import SettingsReader
-from harness.experiment.study import Design, Study
+from harness.experiment.study import FEWEST_ROUNDS, Design, Study
 from harness.experiment.workloads import data_problem, model_problem
 
 #: Names go into file names, tables and pages.

@@ -6,11 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.experiment.study import Design
+from harness.experiment.study import FEWEST_ROUNDS, Design
 
 SCHEMA = 1
-#: An interval over fewer rounds says next to nothing.
-FEWEST_ROUNDS = 3
 MOST_ROUNDS = 1000
 
 Rounds = Annotated[int, Field(ge=FEWEST_ROUNDS, le=MOST_ROUNDS)]

@@ -15,6 +15,9 @@ from harness.experiment.cell import Cell
 #: A sweep point: the swept axes with their settings, for example {"sequence_length": 2048}. Empty without a sweep.
 SweepPoint = Mapping[str, Setting]
 
+#: For an interval and a verdict: two trials that happen to agree give a narrow interval.
+FEWEST_ROUNDS = 3
+
 
 class Design(StrEnum):
     """Which cells a study compares with its baseline."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from harness.experiment.axes import Setting
 from harness.experiment.cell import Cell, Workload
 from harness.judgement.judged import Interval
 from harness.judgement.metrics import METRICS
 from harness.judgement.site import Site, made_how
 from harness.judgement.validity import IDLED
 from harness.judgement.words import measured
-from harness.techniques.base import Technique
+from harness.results.fingerprint import revisions_of
 from harness.techniques.registry import axis_table, techniques
 
 #: Of a verdict on trials that would be made otherwise now.
@@ -36,19 +33,16 @@ def _older(site: Site) -> list[str]:
     """Where trials were made before a technique came to do something else."""
     made = made_how(site.block).revisions
     again = f"`claimbench run --study {site.block.study}` measures it anew"
+    changes = {each.axes[0].name: each.revised for each in techniques() if each.axes}
     found = []
     for arm in site.arms:
-        for each, revision in revised(arm.cell):
-            if made.get(each.axes[0].name, 1) < revision:
-                found.append(f"{arm.name} {BEFORE} {each.revised}; {again}")
+        cell = Cell(workload=Workload(name="", model=""), settings={**axis_table().defaults(), **arm.cell})
+        found += [
+            f"{arm.name} {BEFORE} {changes[axis]}; {again}"
+            for axis, revision in revisions_of(techniques(), [cell]).items()
+            if made.get(axis, 1) < revision
+        ]
     return found
-
-
-def revised(cell: Mapping[str, Setting]) -> Iterator[tuple[Technique, int]]:
-    """Techniques that do something else for a cell than they first did, with their present revision."""
-    settings = {**axis_table().defaults(), **cell}
-    whole = Cell(workload=Workload(name="", model=""), settings=settings)
-    yield from ((each, revision) for each in techniques() if (revision := each.revision(whole)) > 1)
 
 
 def _dropped(site: Site, interval: Interval | None) -> list[str]:

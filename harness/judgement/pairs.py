@@ -115,8 +115,7 @@ def computed(trials: Iterable[Record]) -> list[Record]:
 
 def _worst(metric: Metric, cell: Sequence[Record], view: str) -> Measured | None:
     """Trials without a figure are not dropped pairs: most rounds do not look."""
-    trials = computed(cell) if metric.untimed else [trial for trial in cell if trial.outcome is Outcome.OK]
-    values = [value for trial in trials if (value := metric.quantity(trial, view)) is not None]
+    values = _values(metric, cell, view)
     if not values:
         return None
     return Measured(interval=Interval(value=max(values), rounds=len(values), observed=tuple(values)))
@@ -131,7 +130,8 @@ def _within_0_and_1(interval: Interval) -> Interval:
 
 
 def _values(metric: Metric, trials: Sequence[Record], view: str) -> list[float]:
-    found = (metric.quantity(trial, view) for trial in trials if trial.outcome is Outcome.OK)
+    counted = computed(trials) if metric.untimed else [trial for trial in trials if trial.outcome is Outcome.OK]
+    found = (metric.quantity(trial, view) for trial in counted)
     return [value for value in found if value is not None]
 
 

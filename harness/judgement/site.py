@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.experiment.study import FEWEST_ROUNDS
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import ArmResult, BlockResult, Word
 from harness.judgement.metrics import Metric
 from harness.judgement.places import find_arm, fits
 from harness.judgement.quantities import numeric
-from harness.judgement.stats import FEWEST_ROUNDS
 from harness.judgement.validity import on_gpu
 from harness.trial.outcome import Outcome
 

@@ -14,8 +14,6 @@ from harness.judgement.judged import Interval
 
 #: Every interval is a 95% interval.
 LEVEL = 0.95
-#: For a verdict: two trials that happen to agree give a narrow interval.
-FEWEST_ROUNDS = 3
 #: Standard deviation of ln(tokens/s) between trials of one arm, above which it is called noisy or unstable.
 NOISY = 0.02
 UNSTABLE = 0.05

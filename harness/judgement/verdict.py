@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from harness.experiment.study import FEWEST_ROUNDS
 from harness.judgement.claims import Claim
 from harness.judgement.judged import Interval, Word
 from harness.judgement.metrics import Metric, Shape, Statistic
 from harness.judgement.pairs import Measured
-from harness.judgement.stats import FEWEST_ROUNDS, MOST_ROUNDS, rounds_to_settle
+from harness.judgement.stats import MOST_ROUNDS, rounds_to_settle
 from harness.judgement.words import claimed_range, number, span
 
 #: Ends this close are the same: 1 - 0.7 is 0.30000000000000004.

@@ -23,8 +23,7 @@ from harness.judgement.site import is_gpu
 from harness.report import formats
 from harness.report.contradictions import sides_of
 from harness.report.fastest import TITLE as FASTEST
-from harness.report.fastest import fastest, sentence
-from harness.report.formats import slug
+from harness.report.fastest import fastest, sentence, speed
 from harness.report.markdown import escape_text
 from harness.report.verdicts import LOOKS, rank
 from harness.results.load import read_records
@@ -59,7 +58,7 @@ def where_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[s
             names = tuple(side.name for side in sides)
             studies = {claims.claims[each].study for each in names}
             models = ", ".join(sorted({block.model for block in judgement.blocks if block.study in studies}))
-            link = f"[curve](reports/{name}/report.md#{slug(' against '.join(names))})"
+            link = f"[curve](reports/{name}/report.md#{formats.slug(' against '.join(names))})"
             where = f"{models} on {_short(sides[0].verdict.device)}: {link}"
             found.setdefault(names, f"- {' '.join(said)} ({where})")
     return list(found.values())
@@ -71,19 +70,15 @@ def best_cells(reports: Mapping[str, Judgement]) -> list[str]:
     for name, judgement in reports.items():
         for block, arm in fastest(judgement.blocks):
             known = best.get(block.model)
-            if is_gpu(block) and arm.cell.get("devices", 1) == 1 and (known is None or _rate(arm) > _rate(known[2])):
+            if is_gpu(block) and arm.cell.get("devices", 1) == 1 and (known is None or speed(arm) > speed(known[2])):
                 best[block.model] = (name, block, arm)
     ranked = sorted(best.values(), key=lambda each: -(each[2].mfu or 0.0))
-    return [f"- {escape_text(sentence(block, arm))} ([its settings](reports/{name}/report.md#{slug(FASTEST)}))"
+    return [f"- {escape_text(sentence(block, arm))} ([its settings](reports/{name}/report.md#{formats.slug(FASTEST)}))"
             for name, block, arm in ranked]  # fmt: skip
 
 
 def _short(device: str) -> str:
     return device.removeprefix("NVIDIA ").partition(" ")[0]
-
-
-def _rate(arm: ArmResult) -> float:
-    return arm.tokens_per_second or 0.0
 
 
 def replaced(page: str, table: str) -> str:
@@ -125,7 +120,7 @@ def _best(claim: str, reports: Mapping[str, Judgement]) -> tuple[str, Verdict]:
 
 
 def _row(claim: Claim, name: str, verdict: Verdict, judgement: Judgement) -> str:
-    anchor = f"reports/{name}/report.md#{slug(f'{verdict.claim}: {verdict.word.value}')}"
+    anchor = f"reports/{name}/report.md#{formats.slug(f'{verdict.claim}: {verdict.word.value}')}"
     # an order of techniques has no place of its own
     devices = {verdict.device} if verdict.device else {block.device for block in judgement.blocks}
     device = ", ".join(sorted(map(_short, devices)))

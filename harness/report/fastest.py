@@ -16,8 +16,8 @@ from harness.trial.outcome import Outcome
 TITLE = "The fastest cell of each model"
 #: Said of every cell; of other axes only what is away from the default.
 ALWAYS = ("sequence_length", "batch_size")
-#: Settings by which a cell trains less than the model, or something besides.
-WHOLE = {"lora": "off", "quantization": "none", "pruning": "off", "distillation": "off"}
+#: Axes by which a cell, away from their defaults, trains less than the model, or something besides.
+OTHER_TRAINING = ("lora", "quantization", "pruning", "distillation")
 #: Parts of a step below this share are left out of the sentence; the table has them.
 LEAST_SHARE = 0.01
 
@@ -66,15 +66,21 @@ def fastest(blocks: Sequence[BlockResult]) -> list[tuple[BlockResult, ArmResult]
     for block in (each for each in blocks if each.kind == "training"):
         for arm in filter(_trains_it_all, block.arms):
             key = (block.model, _devices(block, arm))
-            if key not in best or (arm.tokens_per_second or 0) > (best[key][1].tokens_per_second or 0):
+            if key not in best or speed(arm) > speed(best[key][1]):
                 best[key] = (block, arm)
     return list(best.values())
 
 
+def speed(arm: ArmResult) -> float:
+    """Tokens/s; 0 where there are none."""
+    return arm.tokens_per_second or 0.0
+
+
 def _trains_it_all(arm: ArmResult) -> bool:
     """Whether its tokens/s are those of the model's own training."""
-    whole = all(arm.cell.get(axis, usual) == usual for axis, usual in WHOLE.items())
-    return bool(arm.tokens_per_second) and arm.role != "control" and arm.parity.holds is not False and whole
+    usual = axis_table().defaults()
+    whole = all(arm.cell.get(axis, usual[axis]) == usual[axis] for axis in OTHER_TRAINING)
+    return speed(arm) > 0 and arm.role != "control" and arm.parity.holds is not False and whole
 
 
 def _why(arm: ArmResult) -> Why | None:

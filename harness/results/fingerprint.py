@@ -37,7 +37,7 @@ def revisions_of(techniques: Iterable[Technique], cells: Iterable[Cell]) -> dict
 
 def measuring(kind: str, revisions: Mapping[str, int]) -> dict[str, Any]:
     """How trials of a kind are made at present: of trials made otherwise the newer count."""
-    return {"version": MEASURING_VERSIONS.get(kind, MEASURING_VERSION), "revisions": dict(sorted(revisions.items()))}
+    return {"version": MEASURING_VERSIONS.get(kind, MEASURING_VERSION), "revisions": dict(revisions)}
 
 
 def fingerprint_parts(
@@ -54,13 +54,14 @@ def fingerprint_parts(
     """
     names = sorted(name.lower().replace("_", "-") for name in packages)
     processor = [] if devices else [environment.processor, environment.cores]
+    made = measuring(kind, revisions or {})
     return {
         "devices": [[device.name, device.power_limit_watts] for device in devices],
         "processor": processor,
         "driver": environment.driver if devices else None,
         "packages": {name: environment.packages.get(name, ABSENT) for name in names},
-        "measuring": MEASURING_VERSIONS.get(kind, MEASURING_VERSION),
-        **({"revisions": dict(sorted(revisions.items()))} if revisions else {}),
+        "measuring": made["version"],
+        **({"revisions": made["revisions"]} if revisions else {}),
     }
 
 

@@ -52,7 +52,7 @@ class Zero(Technique):
         return uses_engine(cell)
 
     def revision(self, cell: Cell) -> int:
-        return 2 if uses_engine(cell) and cell["precision"] == "ds-bf16" and cell["zero"] in ("off", 0) else 1
+        return 2 if cell["precision"] == "ds-bf16" and cell["zero"] in ("off", 0) else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         if not uses_engine(cell):

@@ -124,11 +124,16 @@ def leave(status: int) -> NoReturn:
     try:
         for child in multiprocessing.active_children():
             child.terminate()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # a full disk, a closed pipe
-                stream.flush()
     finally:
-        os._exit(status)
+        end(status)
+
+
+def end(status: int) -> NoReturn:
+    """End this process with `status` and nothing else, once what it said is written."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # a full disk, a closed pipe
+            stream.flush()
+    os._exit(status)
 
 
 def free_port() -> int:

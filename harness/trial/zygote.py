@@ -144,9 +144,7 @@ def become_trial(zygote: int, descriptors: list[int], message: Message, part: Ma
     except BaseException:  # noqa: BLE001 - a child must never go on as a second zygote
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        processes.end(code)
 
 
 def run_entry(entry: str, argument: str) -> int:

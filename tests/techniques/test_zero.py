@@ -20,8 +20,8 @@ from harness.techniques.deepspeed_engine import configuration
 from harness.techniques.deepspeed_options import name_the_architecture
 from harness.trial.outcome import Outcome
 from tests.techniques.ranks import Ranks
-from tests.techniques.test_parallel import TINY, assert_counted_over, gpus
-from tests.training import cell, cpu, refused, run_trial
+from tests.techniques.test_parallel import TINY, assert_counted_over
+from tests.training import cell, cpu, gpus, refused, run_trial
 
 #: The tied embedding, 512 x 64: its gradient is kept whole by every rank whose share it reaches into.
 LARGEST = 512 * 64
