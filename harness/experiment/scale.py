@@ -30,8 +30,8 @@ LARGEST: Mapping[str, int | float] = {
     "workers": 2,
     "cost_per_sample_ms": 5.0,
 }
-#: Not halved: one device is another thing than two.
-MOST_DEVICES = 2
+#: Not halved: one device is another thing than two, and a pipeline needs as many micro-batches.
+MOST: Mapping[str, int] = {"devices": 2, "micro_batches": 2}
 SETTINGS_AN_AXIS = 2
 COMBINATIONS = 2
 CELLS: Mapping[Design, int] = {Design.FACTORIAL: 4, Design.CUMULATIVE: 3, Design.LEAVE_ONE_OUT: 3}
@@ -114,7 +114,7 @@ def _smaller(full: list[Block]) -> Smaller:
     numbers: dict[str, set[int | float]] = defaultdict(set)
     for block in full:
         for arm in block.arms:
-            for axis in (*LARGEST, "devices"):
+            for axis in (*LARGEST, *MOST):
                 value = arm.cell.settings.get(axis)
                 if isinstance(value, int | float) and not isinstance(value, bool):
                     numbers[axis].add(value)
@@ -126,8 +126,8 @@ def _smaller(full: list[Block]) -> Smaller:
 
 
 def _ladder(axis: str, values: set[int | float]) -> Iterator[tuple[int | float, int | float]]:
-    if axis == "devices":
-        yield from ((value, min(value, MOST_DEVICES)) for value in values)
+    if axis in MOST:
+        yield from ((value, min(value, MOST[axis])) for value in values)
         return
     top = LARGEST[axis]
     for value in sorted(values, reverse=True):

@@ -49,6 +49,7 @@ DEMANDS: Mapping[str, tuple[Demand, str]] = {
     "autocast_outside": (Demand.ROUNDING, "fewer bits in some operations"),
     "zero": (Demand.ROUNDING, "another order of reduction"),
     "parallel": (Demand.ROUNDING, "another order of reduction"),
+    "micro_batches": (Demand.ROUNDING, "another order of summation"),
     "lora": (Demand.UNEQUAL, "other weights are trained"),
     "lora_targets": (Demand.UNEQUAL, "other weights are trained"),
     "quantization": (Demand.UNEQUAL, "the weights are other weights"),

@@ -45,13 +45,22 @@ class Parallel(Technique):
             name="devices", default=1, number=int, minimum=1, maximum=1024,
             meaning="devices of a trial, a process each", documents=("D3", "D4"),
         ),
+        Axis(
+            name="micro_batches", default="auto",
+            settings={"auto": "as many as divide the batch, up to four a stage"}, number=int, minimum=1, maximum=1024,
+            meaning="parts of a batch that follow each other through a pipeline", documents=("D4",),
+        ),
     )  # fmt: skip
     stage = Stage.PARALLEL
     revised = "stages were cut by their work, and no longer by their number of blocks"
-    requirement = "as many GPUs as devices, or a CPU with up to 8 ranks; dp, pipeline: two devices; dp: GPUs"
+    requirement = (
+        "as many GPUs as devices, or a CPU with up to 8 ranks; dp, pipeline: two devices; dp: GPUs; "
+        "micro_batches: a pipeline with no more stages, a batch that they divide"
+    )
     proof = (
         "size of the group; ddp: equal gradients on ranks with different batches; fsdp: bytes of a rank's shards; "
-        "pipeline: layers a rank holds; dp: devices that ran a block"
+        "pipeline: layers a rank holds; pipeline, micro_batches: forwards of a stage in a step; "
+        "dp: devices that ran a block"
     )
 
     def revision(self, cell: Cell) -> int:
@@ -107,7 +116,9 @@ def wrong_world(cell: Cell, run: TrainingRun) -> Evidence | None:
 
 
 def _contradiction(cell: Cell) -> str | None:
-    parallel, devices = cell["parallel"], cell.number("devices")
+    parallel, devices, parts = cell["parallel"], cell.number("devices"), cell["micro_batches"]
+    if parts != "auto" and parallel != "pipeline":
+        return f"micro_batches={parts} has no effect without a pipeline; set parallel to pipeline, or use accumulation"
     if parallel != "none" and uses_engine(cell):
         engine = f"zero={cell['zero']}" if cell["zero"] != "off" else "precision=ds-bf16"
         return f"parallel={parallel} and {engine} both divide the training between devices; leave one of them out"

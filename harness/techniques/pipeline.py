@@ -42,6 +42,19 @@ def refusal(cell: Cell) -> str | None:
             return f"parallel=pipeline with {axis}={cell[axis]}: {reason}; set {axis} to {usual}"
     if cell["precision"] == "amp-fp16":
         return "parallel=pipeline with precision=amp-fp16: the stages would scale their losses apart; use amp-bf16"
+    return _micro_batch_refusal(cell)
+
+
+def _micro_batch_refusal(cell: Cell) -> str | None:
+    asked, batch_size, stages = cell["micro_batches"], cell.number("batch_size"), cell.number("devices")
+    count = _micro_batches_of(cell, stages)
+    if batch_size % count:
+        return f"micro_batches={asked} does not divide batch_size={batch_size}; choose one of its divisors"
+    if count < stages:
+        return (
+            f"parallel=pipeline with micro_batches={asked} cuts batch_size={batch_size} into {count}, and {stages} "
+            f"stages need as many at least; choose a batch_size that {stages} or more micro-batches divide"
+        )
     return None
 
 
@@ -52,6 +65,12 @@ def micro_batches(batch_size: int, stages: int) -> int:
     (8, 6, 7)
     """
     return max(count for count in range(1, MICRO_BATCHES_A_STAGE * stages + 1) if batch_size % count == 0)
+
+
+def _micro_batches_of(cell: Cell, stages: int) -> int:
+    if cell["micro_batches"] == "auto":
+        return micro_batches(cell.number("batch_size"), stages)
+    return cell.number("micro_batches")
 
 
 def divide(run: TrainingRun) -> None:
@@ -71,8 +90,8 @@ def divide(run: TrainingRun) -> None:
     run.split_gradients = True
     run.gradient_tensors = part.own_gradients
     run.forward_plain = part.alone  # type: ignore[method-assign]
-    count = micro_batches(run.cell.number("batch_size"), stages)
-    run.forwards_a_micro_step = run.facts["micro_batches"] = count
+    count = _micro_batches_of(run.cell, stages)
+    run.forwards_a_micro_step = count
     stage = PipelineStage(part, rank, stages, run.device)
     schedule = Schedule1F1B(stage, count, loss_fn=_loss(run, part, count), scale_grads=False)
     run.micro_step = _micro_step(run, part, schedule)
@@ -80,20 +99,26 @@ def divide(run: TrainingRun) -> None:
 
 
 def own_layers(run: TrainingRun) -> Evidence:
-    """Each rank holds layers that no other has, and together they are all."""
+    """Each rank holds layers that no other has, together they are all, and a step was as many forwards as asked for."""
     from harness.trial import ranks as group
     from harness.trial.model import blocks_of
 
     held = len(blocks_of(run.model))
-    mine = {"layers": run.facts.get("layers", []), "held": held}
+    mine = {"layers": run.facts.get("layers", []), "held": held, "passes": run.facts.get("passes", 0)}
     everyone = group.gather(mine, run.ranks)
     wanted = int(run.config.num_hidden_layers)
-    facts = {"world_size": len(everyone), "stages": everyone, "micro_batches": run.facts.get("micro_batches")}
+    parts, passes = _micro_batches_of(run.cell, len(everyone)), [each["passes"] for each in everyone]
+    facts = {"world_size": len(everyone), "stages": everyone, "micro_batches": parts}
     total = sum(each["held"] for each in everyone)
-    holds = total == wanted and all(each["held"] == len(each["layers"]) for each in everyone)
     shown = " + ".join(str(each["held"]) for each in everyone)
-    reason = f"the ranks hold {shown} layers of a model of {wanted}: it was not divided"
-    return Evidence(holds=holds, word=f"{shown} layers", facts=facts, reason=reason)
+    word = f"{shown} layers, {parts} micro-batches"
+    if total != wanted or any(each["held"] != len(each["layers"]) for each in everyone):
+        reason = f"the ranks hold {shown} layers of a model of {wanted}: it was not divided"
+        return Evidence(holds=False, word=word, facts=facts, reason=reason)
+    if any(each != parts for each in passes):
+        reason = f"{parts} micro-batches were asked for, and the stages ran {passes} forwards in a step"
+        return Evidence(holds=False, word=word, facts=facts, reason=reason)
+    return Evidence(holds=True, word=word, facts=facts)
 
 
 def _entered(run: TrainingRun) -> AbstractContextManager[Any]:
@@ -119,7 +144,9 @@ def _micro_step(run: TrainingRun, part: Any, schedule: Any) -> Callable[[Batch],
         losses: list[torch.Tensor] = []
         given = (batch["input_ids"],) if part.first else ()
         target = {"target": batch["labels"], "losses": losses} if part.last else {}
+        before = part.passes
         schedule.step(*given, **target, return_outputs=False)
+        run.facts["passes"] = part.passes - before
         # forward and backward of different micro-batches take turns: there is no line between them
         run.timeline("backward")
         if run.last_micro_step:

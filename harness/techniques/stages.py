@@ -33,6 +33,8 @@ class StageModule(nn.Module):
         self.ends: Any = None
         """The group of first and last stage, where they share a weight."""
         self._contexts, self._loss = contexts, model.loss_function
+        self.passes = 0
+        """Forwards so far: one a micro-batch."""
         self.layers = _own_layers(model, index=index, stages=stages)
         """Numbers of the blocks that are in this stage."""
         self.inner = _inner_model(model, self.layers, first=self.first, last=self.last)
@@ -40,6 +42,7 @@ class StageModule(nn.Module):
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         """Token ids (batch, length) to the first stage, hidden vectors to the others; logits out of the last."""
+        self.passes += 1
         named = {"input_ids": given} if self.first else {"inputs_embeds": given}
         with self._contexts():
             hidden: torch.Tensor = self.inner(**named, use_cache=False).last_hidden_state

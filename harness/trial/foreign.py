@@ -30,7 +30,7 @@ _RANKS = "only build can share its data out between devices"
 #: Axes that are never put into effect from outside, and why.
 _OUT_OF_REACH: Mapping[str, str] = {
     **dict.fromkeys(_DATA_AXES, _DATA),
-    **dict.fromkeys(("parallel", "devices", "zero", "overlap_comm", "deepspeed_config"), _RANKS),
+    **dict.fromkeys(("parallel", "devices", "micro_batches", "zero", "overlap_comm", "deepspeed_config"), _RANKS),
     "autocast_outside": "it belongs to DeepSpeed's engine",
     "distillation": "a teacher must be built beside the model",
 }

@@ -119,6 +119,18 @@ def _stage_nought_that_says_two() -> None:
     zero._engine_facts = lambda engine: {**truth(engine), "stage": 2, "overlap_comm": True}
 
 
+def _two_micro_batches() -> None:
+    """The schedule cuts the batch in two, whatever was asked for."""
+    from torch.distributed import pipelining
+
+    plain = pipelining.Schedule1F1B
+
+    def in_two(stage: Any, count: int, **options: Any) -> Any:
+        return plain(stage, 2, **options)
+
+    vars(pipelining)["Schedule1F1B"] = in_two
+
+
 def _second_rank_runs_out_of_memory() -> None:
     """Rank 1 has no memory left at its second step; rank 0 then waits for it in vain."""
     import torch
@@ -137,6 +149,7 @@ def _second_rank_runs_out_of_memory() -> None:
 
 SABOTAGE: dict[str, Callable[[], None]] = {
     "parallel": _set_but_not_done("parallel", "Parallel"),
+    "two micro-batches": _two_micro_batches,
     "zero": _set_but_not_done("zero", "Zero"),
     "autocast": _set_but_not_done("deepspeed_options", "DeepSpeedOptions"),
     "stage 0": _stage_nought,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,25 @@ class TestRefusedBeforeLaunch:
     )
     def test_what_a_pipeline_cannot_do(self, axis: str, setting: str | int | float, reason: str) -> None:
         assert reason in str(refused(gpus(2), parallel="pipeline", devices=2, **{axis: setting}))
+
+    def test_micro_batches_without_a_pipeline(self) -> None:
+        assert "set parallel to pipeline, or use accumulation" in str(refused(micro_batches=2))
+        assert "set parallel to pipeline" in str(refused(micro_batches=2, parallel="ddp", devices=2))
+
+    def test_micro_batches_that_do_not_divide_the_batch(self) -> None:
+        pipeline: dict[str, Any] = {"parallel": "pipeline", "devices": 2, "batch_size": 4}
+        assert refused(**pipeline, micro_batches=3) == (
+            "micro_batches=3 does not divide batch_size=4; choose one of its divisors"
+        )
+        assert refused(**pipeline, micro_batches=8) is not None
+        assert refused(**pipeline, micro_batches=2) is None
+
+    @pytest.mark.parametrize(("batch_size", "asked"), [(1, "auto"), (11, "auto"), (4, 1)])
+    def test_fewer_micro_batches_than_stages(self, batch_size: int, asked: str | int) -> None:
+        """torch's schedule ends with an error there, once the model is built."""
+        why = refused(parallel="pipeline", devices=2, batch_size=batch_size, micro_batches=asked)
+        assert f"micro_batches={asked} cuts batch_size={batch_size} into 1" in str(why)
+        assert "choose a batch_size that 2 or more" in str(why)
 
     def test_sharded_4_bit_weights_are_stored_in_the_type_that_computes(self) -> None:
         nf4 = {"quantization": "nf4", "lora": 8, "parallel": "fsdp", "devices": 2}
@@ -147,17 +167,24 @@ class TestTwoRanks:
         assert result.measured["parameters"] == ddp.measured["parameters"] == {"total": TINY, "trainable": TINY}
         assert_counted_over(result, ranks=2, micro_batches_a_step=2)
 
-    @pytest.mark.parametrize("model", ["tiny", "tiny-gpt2"])
-    def test_a_pipeline_trains_what_one_device_trains(self, run_ranks: Ranks, model: str) -> None:
-        changes = {"model": model, "accumulation": 2, "batch_size": 4}
-        result = run_ranks(parallel="pipeline", devices=2, **changes)
+    @pytest.mark.parametrize(
+        ("model", "asked", "forwards"), [("tiny", "auto", 4), ("tiny", 2, 2), ("tiny-gpt2", "auto", 4)]
+    )
+    def test_a_pipeline_trains_what_one_device_trains(
+        self, run_ranks: Ranks, model: str, asked: str | int, forwards: int
+    ) -> None:
+        changes: dict[str, Any] = {"model": model, "accumulation": 2, "batch_size": 4}
+        result = run_ranks(parallel="pipeline", devices=2, micro_batches=asked, **changes)
         assert result.outcome is Outcome.OK, result.reason
         alone = run_trial(**changes)
         assert result.measured["losses"] == pytest.approx(alone.measured["losses"], abs=1e-4)
         assert result.measured["gradient_norms"] == pytest.approx(alone.measured["gradient_norms"], rel=1e-3)
         assert result.measured["parameters"] == alone.measured["parameters"]
         assert result.measured["model_flops_per_token"] == alone.measured["model_flops_per_token"]
-        assert [each["layers"] for each in result.evidence["parallel"]["facts"]["stages"]] == [[0], [1]]
+        assert result.evidence["parallel"]["word"] == f"1 + 1 layers, {forwards} micro-batches"
+        stages = result.evidence["parallel"]["facts"]["stages"]
+        assert [each["layers"] for each in stages] == [[0], [1]]
+        assert [each["passes"] for each in stages] == [forwards, forwards]
 
     def test_a_pipelines_tokens_are_counted_once(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="pipeline", devices=2, model="tiny", accumulation=2, batch_size=4)
@@ -179,6 +206,12 @@ class TestTwoRanks:
             "ddp": "the gradients of the ranks differ", "fsdp": "a rank holds 100% of the parameters",
             "pipeline": "it was not divided",
         }[parallel] in result.reason  # fmt: skip
+
+    def test_micro_batches_that_were_not_cut_are_found_out(self, run_ranks: Ranks) -> None:
+        asked: dict[str, Any] = {"parallel": "pipeline", "devices": 2, "batch_size": 4, "micro_batches": 4}
+        result = run_ranks(sabotage="two micro-batches", **asked)
+        assert result.outcome is Outcome.INERT
+        assert "4 micro-batches were asked for, and the stages ran [2, 2] forwards in a step" in result.reason
 
     def test_ddp_with_lora_and_checkpointing_marks_no_variable_ready_twice(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="ddp", devices=2, lora=8, checkpointing="full")
