@@ -180,22 +180,21 @@ def _flags(trials: Sequence[Record], baseline: Sequence[Record]) -> list[str]:
     for trial in trials:
         for warning in dict.fromkeys(warnings(trial)):
             alike.setdefault(_NUMBER.sub("#", warning), []).append(warning)
-    flags = [each[0] if len(each) == 1 else f"{_span(each)} ({len(each)} of {len(trials)} rounds)"
-             for each in alike.values()]  # fmt: skip
+    of_all = f" of {len(trials)} rounds)" if len(trials) > 1 else ""
+    flags = [f"{_span(each)} ({len(each)}{of_all}" if of_all else _span(each) for each in alike.values()]
     gap = clock_gap(trials, baseline) if baseline and not trials[0].baseline else ""
     return [*flags, gap] if gap else flags
 
 
 def _span(alike: Sequence[str]) -> str:
-    """Warnings that differ in one number as one, with its smallest and largest: `idled for 32% to 41% of a step`."""
-    numbers = [_NUMBER.findall(each) for each in alike]
-    first = alike[0]
-    places = [place for place, same in enumerate(zip(*numbers, strict=True)) if len(set(same)) > 1]
-    if len(places) != 1:
-        return first
-    ends = sorted((each[places[0]] for each in numbers), key=lambda number: float(number.rstrip("%").replace(",", "")))
-    found = list(_NUMBER.finditer(first))[places[0]]
-    return f"{first[: found.start()]}{ends[0]} to {ends[-1]}{first[found.end() :]}"
+    """Warnings that differ in numbers as one, with the smallest and largest of each: `idled for 32% to 41%`."""
+    columns = iter(zip(*(_NUMBER.findall(each) for each in alike), strict=True))
+
+    def ends(_: re.Match[str]) -> str:
+        numbers = sorted(next(columns), key=lambda number: float(number.rstrip("%").replace(",", "")))
+        return numbers[0] if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
+
+    return _NUMBER.sub(ends, alike[0])
 
 
 def _block_warnings(baseline: ArmResult | None, control: Sequence[Record], first: Record) -> list[str]:

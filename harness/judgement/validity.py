@@ -6,6 +6,7 @@ warning beside the figure. In the smoke scale and on a CPU neither is looked for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from statistics import fmean, median
@@ -19,6 +20,8 @@ from harness.trial.outcome import Outcome
 UNSTEADY = 0.02
 #: SM clocks of two arms further apart than this: part of their ratio is the clock's.
 CLOCK_GAP = 0.02
+#: A step that takes more than so many medians is an outlier, and said where such steps took this share of the window.
+OUTLIER, OUTLIERS = 5.0, 0.02
 #: A device that idles for more than this share of a step waits for the host, or for data.
 IDLE = 0.2
 IDLED = "the device idled"
@@ -103,6 +106,17 @@ def unsteady(record: Record) -> str:
     return f"median step time changed by {gap:+.1%} between the halves of the window" if abs(gap) > UNSTEADY else ""
 
 
+def outliers(record: Record) -> str:
+    """Single steps that held the window up: something waited, mostly the host. They stay in the trial's mean."""
+    steps = record.step_seconds
+    if len(steps) < 2 * FEWEST_STEPS:
+        return ""
+    usual, whole = median(steps), math.fsum(steps)
+    lost = math.fsum(step - usual for step in steps if step > OUTLIER * usual)
+    share = lost / whole if whole else 0.0
+    return f"single steps of over five times the median took {share:.0%} of the window" if share > OUTLIERS else ""
+
+
 def idle(record: Record) -> str:
     """The device waits: what the trial measures is the host that launches its work, or the data, on this machine."""
     if figure_value(record, "breakdown.measured_on") != "gpu":
@@ -143,4 +157,4 @@ def _throttle_reasons(record: Record) -> list[str]:
 #: What makes a trial invalid.
 SPOILING: tuple[Check, ...] = (compiled_in_window, impossible_mfu, foreign_process, throttled)
 #: What puts a warning beside its figures.
-SHADING: tuple[Check, ...] = (unsteady, idle, power_capped)
+SHADING: tuple[Check, ...] = (unsteady, outliers, idle, power_capped)

@@ -101,6 +101,12 @@ def test_like_warnings_of_several_rounds_become_one() -> None:
     records = [replace(each, warnings=[f"changed by {changes[each.round]} between the 2 halves"]) for each in plain]
     (block,) = compare(records).blocks
     assert arm(block, "baseline").flags == ("changed by -12.0% to +10.1% between the 2 halves (5 of 5 rounds)",)
+    records = [replace(each, warnings=[f"{each.round} of {each.round + 8} blocks"]) for each in plain]
+    (block,) = compare(records).blocks
+    assert arm(block, "baseline").flags == ("1 to 5 of 9 to 13 blocks (5 of 5 rounds)",)
+    records = [replace(each, warnings=["7 allocator retries"] if each.round == 2 else []) for each in plain]
+    (block,) = compare(records).blocks
+    assert arm(block, "baseline").flags == ("7 allocator retries (1 of 5 rounds)",)
     records = [replace(each, warnings=[f"driver 580.1.{each.round} on 10.0.0.{each.round}"]) for each in plain]
     (block,) = compare(records).blocks
     assert len(arm(block, "baseline").flags) == 5, "a version is no number"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.judgement.quantities import step_seconds
 from harness.judgement.validity import checked, clock_gap, warnings
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
@@ -63,6 +64,18 @@ def test_a_window_whose_halves_differ_by_more_than_two_percent_is_warned_of() ->
     assert warnings(trial(step_seconds=steps)) == ["median step time changed by +2.1% between the halves of the window"]
     assert warnings(trial(step_seconds=[0.100] * 10 + [0.1019] * 10)) == []
     assert warnings(trial(step_seconds=[0.1, 0.2])) == []
+
+
+def test_steps_that_were_held_up_are_said_and_stay_in_the_mean() -> None:
+    """One step of 2.2 s among steps of 49 to 57 ms, as an H200 had: the trial's mean doubled, its median did not."""
+    steps = [0.049] * 24 + [0.0495] * 23 + [2.206]
+    held_up = trial(step_seconds=steps)
+    assert warnings(held_up) == ["single steps of over five times the median took 48% of the window"]
+    assert checked(held_up).outcome is Outcome.OK
+    assert step_seconds(held_up) == pytest.approx(0.0942, abs=1e-4)
+    assert warnings(trial(step_seconds=[0.1] * 19 + [0.49])) == []
+    assert warnings(trial(step_seconds=[0.1] * 299 + [0.51])) == [], "under 2% of the window"
+    assert warnings(trial(step_seconds=[0.1] * 6 + [2.0])) == [], "too few steps to call one of them usual"
 
 
 def test_the_power_cap_is_a_normal_working_point_and_is_said() -> None:
