@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import InputError
+from harness.experiment.study import FEWEST_ROUNDS
 from harness.judgement.claims import Claim, Claims
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
 from harness.judgement.notes import BEFORE
 from harness.judgement.site import is_gpu
+from harness.judgement.stats import MOST_ROUNDS
 from harness.report import formats
 from harness.report.contradictions import sides_of
 from harness.report.fastest import TITLE as FASTEST
@@ -41,7 +43,7 @@ def answer(claims: Claims, reports: Mapping[str, Judgement]) -> str:
         reports: name → judgement of all of `claims`; of two that decide a claim the first counts.
     """
     chosen = [(claims.claims[name], *_best(name, reports)) for name in claims.claims]
-    rows = [_row(claim, name, verdict, reports[name]) for claim, name, verdict in chosen
+    rows = [_row(claim, name, verdict, reports) for claim, name, verdict in chosen
             if verdict.word in DECIDED or verdict.word is Word.INCONCLUSIVE]  # fmt: skip
     left = Counter(verdict.word for _, _, verdict in chosen if verdict.word not in DECIDED)
     head = ["| claim | in | measured | verdict | GPU |", "|---|---|---|---|---|"]
@@ -65,13 +67,14 @@ def where_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[s
 
 
 def best_cells(reports: Mapping[str, Judgement]) -> list[str]:
-    """Markdown: of each model the cell on one device with the most tokens/s in any report; most of the peak first."""
-    best: dict[str, tuple[str, BlockResult, ArmResult]] = {}
+    """Markdown: of each model and GPU the cell on one device with the most tokens/s; most of the peak first."""
+    best: dict[tuple[str, str], tuple[str, BlockResult, ArmResult]] = {}
     for name, judgement in reports.items():
         for block, arm in fastest(judgement.blocks):
-            known = best.get(block.model)
+            key = (block.model, block.device)
+            known = best.get(key)
             if is_gpu(block) and arm.cell.get("devices", 1) == 1 and (known is None or speed(arm) > speed(known[2])):
-                best[block.model] = (name, block, arm)
+                best[key] = (name, block, arm)
     ranked = sorted(best.values(), key=lambda each: -(each[2].mfu or 0.0))
     return [f"- {escape_text(sentence(block, arm))} ([its settings](reports/{name}/report.md#{formats.slug(FASTEST)}))"
             for name, block, arm in ranked]  # fmt: skip
@@ -101,7 +104,7 @@ def of_folders(evidence: Sequence[Path]) -> str:
     lines = [answer(claims, reports)]
     lists = {
         "Where the documents contradict each other, curves say where each is right:": where_each_holds(claims, reports),
-        "The fastest training cell of each model on one GPU so far:": best_cells(reports),
+        "The fastest training cell of each model and GPU so far, on one device:": best_cells(reports),
     }
     for head, points in lists.items():
         lines += ["", head, "", *points] if points else []
@@ -110,24 +113,45 @@ def of_folders(evidence: Sequence[Path]) -> str:
 
 def _best(claim: str, reports: Mapping[str, Judgement]) -> tuple[str, Verdict]:
     """Name of the report and verdict: the first that decides, else the weightiest word, else more rounds."""
-    found = [
-        (name, next(verdict for verdict in judgement.verdicts if verdict.claim == claim))
-        for name, judgement in reports.items()
-    ]
+    found = _verdicts(claim, reports)
     return next((each for each in found if each[1].word in DECIDED), None) or min(
         found, key=lambda each: (rank(each[1].word), -each[1].rounds)
     )
 
 
-def _row(claim: Claim, name: str, verdict: Verdict, judgement: Judgement) -> str:
-    anchor = f"reports/{name}/report.md#{formats.slug(f'{verdict.claim}: {verdict.word.value}')}"
+def _row(claim: Claim, name: str, verdict: Verdict, reports: Mapping[str, Judgement]) -> str:
     # an order of techniques has no place of its own
-    devices = {verdict.device} if verdict.device else {block.device for block in judgement.blocks}
+    devices = {verdict.device} if verdict.device else {block.device for block in reports[name].blocks}
     device = ", ".join(sorted(map(_short, devices)))
     cells = (claim.statement, claim.documents, verdict.measured or formats.ABSENT)
     shown = " | ".join(str(escape_text(each)) for each in cells)
-    older = any(BEFORE in note for note in verdict.details.get("notes", ()))
-    return f"| {shown} | [{verdict.word.value}]({anchor}){', older trials' if older else ''} | {device} |"
+    said = [_linked(name, verdict), _what_would_settle(verdict)]
+    said += ["older trials"] if any(BEFORE in note for note in verdict.details.get("notes", ())) else []
+    for other, found in _verdicts(verdict.claim, reports):
+        if other != name and found.word in DECIDED and found.word is not verdict.word:
+            said.append(f"{_linked(other, found)} on {_short(found.device) or other}")
+    return f"| {shown} | {', '.join(filter(None, said))} | {device} |"
+
+
+def _linked(name: str, verdict: Verdict) -> str:
+    anchor = formats.slug(f"{verdict.claim}: {verdict.word.value}")
+    return f"[{verdict.word.value}](reports/{name}/report.md#{anchor})"
+
+
+def _what_would_settle(verdict: Verdict) -> str:
+    """Of an open verdict."""
+    if verdict.word is not Word.INCONCLUSIVE:
+        return ""
+    if verdict.rounds < FEWEST_ROUNDS:
+        return f"{FEWEST_ROUNDS} rounds at least"
+    if verdict.rounds_needed is None:
+        return f"not even {MOST_ROUNDS} rounds would settle it"
+    return f"about {verdict.rounds_needed} rounds would settle it"
+
+
+def _verdicts(claim: str, reports: Mapping[str, Judgement]) -> list[tuple[str, Verdict]]:
+    return [(name, next(each for each in judgement.verdicts if each.claim == claim))
+            for name, judgement in reports.items()]  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.experiment.study import FEWEST_ROUNDS
 from harness.judgement.judged import ArmResult, BlockResult
 from harness.judgement.why import TITLES, Why, why_of
 from harness.report import formats
@@ -110,8 +111,10 @@ def sentence(block: BlockResult, arm: ArmResult) -> str:
     why = _why(arm)
     used = f", {formats.share(arm.mfu)} of its peak" if arm.mfu is not None else ""
     said = f"{block.model} on {_devices(block, arm)}: {formats.rate(arm.tokens_per_second)} tokens/s{used}"
-    if arm.noise:
-        said += f" ({arm.noise})"
+    rounds = arm.outcomes.get(Outcome.OK, 0)
+    few = f"{rounds} round{'s' if rounds > 1 else ''} only" if rounds < FEWEST_ROUNDS else ""
+    if few or arm.noise:
+        said += f" ({', '.join(filter(None, [few, arm.noise]))})"
     if why is None:
         return said
     parts = sorted((name for name in TITLES if why.share(name) >= LEAST_SHARE), key=lambda name: -why.share(name))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +55,41 @@ def test_what_nobody_ran_is_counted_and_not_shown(claims: Claims) -> None:
     assert shown.endswith("The other claims: 1 not run.")
     assert "(reports/one/report.md#" in shown
     assert shown.splitlines()[2].endswith("| H100 |")
+
+
+def test_another_report_that_decides_otherwise_is_not_passed_over(claims: Claims) -> None:
+    (row,) = table(claims, one=trials(1.75), two=trials(1.3)).splitlines()[2:3]
+    assert "[confirmed](reports/one/" in row
+    assert row.split("|")[4].endswith("), [refuted, below](reports/two/report.md#it-refuted-below) on H100 ")
+    assert "reports/two" not in table(claims, one=trials(1.75), two=trials(1.76))
+    assert "reports/two" not in table(claims, one=trials(1.75), two=trials(1.75, rounds=1)), "undecided"
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ({"ratio": 1.75, "rounds": 2}, "3 rounds at least"),
+        ({"ratio": 1.5, "rounds": 3, "spread": 0.02}, "about 5 rounds would settle it"),
+        ({"ratio": 1.527, "rounds": 3, "spread": 0.02}, "not even 500 rounds would settle it"),
+    ],
+)
+def test_an_open_verdict_says_how_many_rounds_would_settle_it(claims: Claims, shape: dict[str, Any], said: str) -> None:
+    (row,) = table(claims, one=trials(**shape)).splitlines()[2:3]
+    assert "[inconclusive]" in row
+    assert f"), {said} |" in row
+
+
+def test_each_gpu_has_its_fastest_cell(claims: Claims) -> None:
+    other = [replace(each, environment=_on("NVIDIA H200", each.environment)) for each in trials(1.3)]
+    lines = best_cells({"one": judge(trials(1.75), claims), "two": judge(other, claims)})
+    assert ["H200" in line for line in lines] == [False, True]
+    assert not any("only" in line for line in lines)
+    (line,) = best_cells({"one": judge(trials(1.75, rounds=1), claims)})
+    assert "(1 round only)" in line
+
+
+def _on(name: str, environment: dict[str, Any]) -> dict[str, Any]:
+    return {**environment, "devices": [{**each, "name": name} for each in environment["devices"]]}
 
 
 def test_the_fastest_cell_is_taken_from_whichever_report_has_it(claims: Claims) -> None:
