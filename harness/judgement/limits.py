@@ -14,7 +14,7 @@ from harness.judgement.quantities import state_per_parameter
 from harness.judgement.site import Site, machine_of, site_in, standing
 from harness.judgement.verdict import helped
 from harness.judgement.words import number
-from harness.judgement.zero import WHOLE_BYTES, Fit, OneDeviceCountError, StatePoint, fit, sentence
+from harness.judgement.zero import WHOLE_BYTES, Fit, OneDeviceCountError, StatePoint, fit, limit_of, sentence
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 
@@ -47,8 +47,13 @@ def _finding(claim: Claim, metric: Metric, largest: Site, found: Fit) -> Finding
     devices = device_count(largest.arm.cell)
     limit = "no limit" if math.isinf(found.limit) else f"limit {number(metric, found.limit)}"
     details = {
-        "fit": {"form": found.form, "error": found.error, "errors": dict(found.errors), "free": list(found.free),
-                "free_error": found.free_error, "free_limit": found.free_limit, "whole_bytes": found.whole_bytes},
+        "fits": [
+            *({"bytes per parameter and rank": form, "off by": f"{error:.1%}", "limit": _limit(limit_of(form))}
+              for form, error in sorted(found.errors.items(), key=lambda each: each[1])),
+            {"bytes per parameter and rank": "{:.2f} + {:.2f}/N (fitted)".format(*found.free),
+             "off by": "" if found.free_error is None else f"{found.free_error:.1%}",
+             "limit": _limit(found.free_limit)},
+        ],
         "state": {str(point.devices): point.bytes_per_parameter for point in found.points},
         "predictions": {str(each): {"bytes_per_parameter": state, "ratio": found.ratio(each)}
                         for each, state in found.predictions.items()},
@@ -58,6 +63,10 @@ def _finding(claim: Claim, metric: Metric, largest: Site, found: Fit) -> Finding
         measured=f"{number(metric, interval.value)} at {devices} devices, {limit}", helped=helped(metric, interval),
         details=details,
     )  # fmt: skip
+
+
+def _limit(ratio: float) -> str:
+    return "none" if math.isinf(ratio) else f"{ratio:.2f}x"
 
 
 def _state(trials: Sequence[Record]) -> float | None:

@@ -48,10 +48,13 @@ def by_key(trials: Iterable[Record]) -> dict[PairKey, Record]:
 
 
 def matched(cell: Sequence[Record], baseline: Sequence[Record]) -> tuple[list[tuple[Record, Record]], int]:
-    """The pairs of which both arms are ok, in order of rounds, and the number of rounds dropped for the others."""
+    """The pairs of which both arms are ok, in order of rounds, and the number of pairs dropped since one failed.
+
+    A round in which one of them was not run (it came to the study later, or the run was cut short) has no pair to drop.
+    """
     first, second = by_key(cell), by_key(baseline)
-    keys = sorted(first.keys() | second.keys())
-    pairs = [(first[key], second[key]) for key in keys if _ok(first.get(key)) and _ok(second.get(key))]
+    keys = sorted(first.keys() & second.keys())
+    pairs = [(first[key], second[key]) for key in keys if _ok(first[key]) and _ok(second[key])]
     return pairs, len(keys) - len(pairs)
 
 

@@ -54,8 +54,7 @@ class Fit:
     @property
     def limit(self) -> float:
         """How many times smaller the state becomes for ever more devices, by the better published form."""
-        constant = FORMS[self.form][0]
-        return WHOLE_BYTES / constant if constant else math.inf
+        return limit_of(self.form)
 
     @property
     def free_limit(self) -> float:
@@ -64,6 +63,16 @@ class Fit:
     def ratio(self, devices: int) -> float:
         """Predicted saving at a number of devices."""
         return WHOLE_BYTES / self.predictions[devices]
+
+
+def limit_of(form: str) -> float:
+    """How many times smaller the state becomes for ever more devices, by a published form.
+
+    >>> limit_of("4 + 12/N")
+    4.0
+    """
+    constant = FORMS[form][0]
+    return WHOLE_BYTES / constant if constant else math.inf
 
 
 class OneDeviceCountError(ValueError):

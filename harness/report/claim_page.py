@@ -13,7 +13,7 @@ from harness.judgement.metrics import Metric, UnknownMetric, metric_named
 from harness.report import formats, proof, tables
 from harness.report.details import Detail, details
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.pictures import losses_picture, sweep_picture
+from harness.report.pictures import Bounds, losses_picture, sweep_picture
 from harness.report.rangeplot import range_plot
 from harness.report.sweeps import Sweep, sweeps_of
 from harness.report.verdicts import LOOKS, Look, rank
@@ -125,9 +125,14 @@ def _page(
         memory=tables.memory_table(group), figures=tables.figures_table(group),
         evidence=proof.evidence_table(arms), parity=proof.parity_table(arms),
         why=why_table([*_baseline(primary), *arms]), details=details(verdict, metric),
-        sweeps=tuple((sweep, sweep_picture([(verdict, claim.bounds)], sweep, gallery)) for sweep in sweeps),
+        sweeps=tuple((sweep, sweep_picture([(verdict, _band(claim))], sweep, gallery)) for sweep in sweeps),
         losses=losses if first == anchor else None, losses_at="" if first == anchor else first,
     )  # fmt: skip
+
+
+def _band(claim: Claim) -> Bounds:
+    """What the figure shows of the claim: its range, or its limit as a line."""
+    return (claim.limit, claim.limit) if claim.limit is not None else claim.bounds
 
 
 def primary_block(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> BlockResult | None:

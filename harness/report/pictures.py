@@ -36,15 +36,30 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
         for verdict, bounds in claims
         if bounds != (None, None)
     ]
+    beyond = [line for verdict, _ in claims[:1] for line in extrapolated(verdict, lines)]
     names = " and ".join(verdict.claim for verdict, _ in claims)
     drawing = partial(
-        curves.sweep, lines=lines, bands=bands, x_label=formats.axis_name(sweep.axis), y_label=sweep.metric.meaning,
+        curves.sweep, lines=[*lines, *beyond], bands=bands,
+        x_label=formats.axis_name(sweep.axis), y_label=sweep.metric.meaning,
         neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
     )  # fmt: skip
     where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
     caption = f"{names}: {sweep.metric.meaning}, by {where}, with 95% intervals; claimed range as a band."
+    if beyond:
+        caption += " Dashed: extrapolated by the form that fits best."
     fixed = formats.slug(sweep.fixed) if sweep.fixed else ""
     return gallery.draw(f"sweep-{names}-{sweep.axis}-{fixed}", caption, drawing, size=(6.6, 3.7))
+
+
+def extrapolated(verdict: Verdict, lines: Sequence[curves.Line]) -> list[curves.Line]:
+    """From the last measured number of devices on, where judging has predicted more."""
+    predicted = verdict.details.get("predictions") or {}
+    if not predicted or not lines:
+        return []
+    last = lines[0]
+    xs = [last.xs[-1], *(float(devices) for devices in predicted)]
+    ys = [last.ys[-1], *(each["ratio"] for each in predicted.values())]
+    return [curves.Line(name="extrapolated", xs=xs, ys=ys, low=ys, high=ys)]
 
 
 def losses_picture(block: BlockResult, gallery: Gallery) -> Picture | None:

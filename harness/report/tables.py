@@ -188,11 +188,14 @@ def _lead_columns(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
     """Columns that tell blocks apart, shown only where there is something to tell apart."""
     swept = any(block.sweep for block in blocks)
     devices = len({block.device for block in blocks}) > 1
-    return (*(["sweep point"] if swept else []), *(["device"] if devices else []))
+    again = len({(formats.settings(block.sweep), block.device) for block in blocks}) < len(blocks)
+    return (*(["sweep point"] if swept else []), *(["device"] if devices else []), *(["since"] if again else []))
 
 
 def _lead(block: BlockResult, columns: Sequence[str]) -> tuple[str, ...]:
-    cells = {"sweep point": formats.settings(block.sweep) or formats.ABSENT, "device": block.device}
+    since = min(trial.started_at for arm in block.arms for trial in arm.trials)
+    cells = {"sweep point": formats.settings(block.sweep) or formats.ABSENT, "device": block.device,
+             "since": since[:16].replace("T", " ")}  # fmt: skip
     return tuple(cells[name] for name in columns)
 
 

@@ -148,6 +148,15 @@ def test_a_pair_with_a_failed_arm_is_dropped_and_said_so() -> None:
     assert "oom in 2 of 5 rounds" in found.reason
 
 
+def test_a_round_without_the_cell_is_no_dropped_pair() -> None:
+    """A cell that came to its study later: on two H200s two rounds had its baseline and not yet the cell."""
+    records = [each for each in make_records([study()]) if each.baseline or each.round > 2]
+    found = verdict_on(make_claim(), records)
+    assert found.word is Word.CONFIRMED
+    assert found.rounds == 3
+    assert "dropped" not in found.reason
+
+
 def test_a_cell_out_of_memory_takes_nothing_else_with_it() -> None:
     both = make_records([study(cell(), CellShape(settings={"precision": "tf32"}, outcome=Outcome.OOM))])
     assert verdict_on(make_claim(), both).rounds == 5

@@ -168,6 +168,9 @@ def test_a_limit_is_extrapolated_from_the_device_counts_that_were_run() -> None:
     assert "the claimed 4x is its limit for many devices" in found.reason
     assert found.details["predictions"]["8"] == pytest.approx({"bytes_per_parameter": 5.5, "ratio": 16 / 5.5})
     assert found.details["state"] == pytest.approx({"1": 16.0, "2": 10.0, "4": 7.0})
+    best, *_, fitted = found.details["fits"]
+    assert best == {"bytes per parameter and rank": "4 + 12/N", "off by": "0.0%", "limit": "4.00x"}
+    assert fitted == {"bytes per parameter and rank": "4.00 + 12.00/N (fitted)", "off by": "0.0%", "limit": "4.00x"}
     assert found.helped == "yes"
 
 

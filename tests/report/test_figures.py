@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,12 +14,15 @@ import psutil
 import pytest
 from matplotlib.figure import Figure
 
+from harness.judgement.metrics import METRICS
 from harness.report.figures import bars, curves, scatter, style
 from harness.report.figures.drawing import Job, write
 from harness.report.figures.gallery import INLINE_LIMIT_BYTES
 from harness.report.figures.scatter import Spot
 from harness.report.figures.studio import Studio
+from harness.report.pictures import extrapolated
 from tests.commands import ROOT
+from tests.judgement.claiming import make_claim, verdict_on
 
 
 def jobs(folder: Path, count: int = 5) -> list[Job]:
@@ -174,6 +178,30 @@ def test_a_thousandth_does_not_fill_a_figure() -> None:
         line = curves.Line(name="a cell", xs=[1, 2], ys=[1.0, 1.001], low=[1.0, 1.0], high=[1.0, 1.002])
         curves.sweep(flat, [line], [], x_label="x", y_label="speedup", neutral=1.0, percent=False)
         assert span(flat.axes[0].get_ylim()) >= 0.1
+
+
+def test_a_long_label_at_the_side_is_not_cut_off() -> None:
+    """`model state per parameter and rank before the step, baseline over cell` lost its last word."""
+    meaning = METRICS["model_state_ratio"].meaning
+    with style.look():
+        figure = Figure(figsize=(6.6, 3.7), layout="constrained")
+        line = curves.Line(name="zero=1", xs=[1, 2], ys=[1.0, 1.8], low=[1.0, 1.8], high=[1.0, 1.8])
+        curves.sweep(figure, [line], [], x_label="devices", y_label=meaning, neutral=1.0, percent=False)
+        figure.canvas.draw()
+        label = figure.axes[0].yaxis.label
+        box = label.get_window_extent()
+        assert label.get_text().replace("\n", " ") == meaning
+        assert box.y0 >= 0
+        assert box.y1 <= figure.bbox.height
+
+
+def test_a_limit_goes_on_from_the_last_measured_point() -> None:
+    verdict = verdict_on(make_claim(form="limit", range=None, limit=4), [])
+    verdict = replace(verdict, details={"predictions": {"8": {"ratio": 3.0}, "64": {"ratio": 3.8}}})
+    measured = curves.Line(name="zero=1", xs=[1, 2], ys=[1.0, 1.6], low=[1.0, 1.6], high=[1.0, 1.6])
+    (line,) = extrapolated(verdict, [measured])
+    assert (line.name, list(line.xs), list(line.ys)) == ("extrapolated", [2, 8, 64], [1.6, 3.0, 3.8])
+    assert extrapolated(replace(verdict, details={}), [measured]) == []
 
 
 def span(limits: tuple[float, float]) -> float:

@@ -11,6 +11,9 @@ import pytest
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Word
 from harness.report import render_report
+from harness.report.tables import study_table
+from tests.judgement.claiming import make_claim, make_claims, study
+from tests.records import make_records
 from tests.report import samples
 from tests.report.reading import see
 
@@ -165,3 +168,15 @@ def test_figures_beyond_the_budget_are_counted_not_hidden(tmp_path: Path) -> Non
     assert "further figures left out: the report draws at most 1;" in (tmp_path / "report.html").read_text(
         encoding="utf-8"
     )
+
+
+def test_blocks_at_one_point_are_told_apart_by_when_they_ran() -> None:
+    """Two generations of a study's trials stood under one another with two baselines and nothing between them."""
+    older = make_records([study()], rounds=3)
+    newer = [replace(each, measuring={"version": 2}, fingerprint="2" * 16,
+                     started_at=each.started_at.replace("2026-03", "2026-04")) for each in older]  # fmt: skip
+    blocks = judge([*older, *newer], make_claims(make_claim())).blocks
+    table = study_table("precision", blocks)
+    assert table.columns[:2] == ("since", "cell")
+    assert [row[0][:7] for row in table.rows] == ["2026-03"] * 3 + ["2026-04"] * 3
+    assert study_table("precision", blocks[:1]).columns[0] == "cell"

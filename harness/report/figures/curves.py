@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +12,10 @@ from harness.report.figures import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+#: Letters of a label that go up the side of a figure.
+LABEL = 34
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +61,7 @@ def sweep(
     _bands(axes, bands)
     if percent:
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.set(xlabel=x_label, ylabel=textwrap.fill(y_label, LABEL))
     style.outside_legend(axes, columns=2)
 
 
