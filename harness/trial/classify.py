@@ -32,12 +32,20 @@ def classify(
 ) -> Classified:
     """Decide from the result file, the ranks' ends and what we did ourselves.
 
-    A result that was written counts, with one exception: that all is well, said by rank 0 of a job that lost another
-    rank, is not believed (a failure is written by whichever rank failed). `killed_for_memory` says that the kernel
-    killed some process for lack of memory while the trial ran.
+    A result that was written counts, with two exceptions. That all is well, said by rank 0 of a job that lost another
+    rank, is not believed (a failure is written by whichever rank failed). And the crash of a rank after another one was
+    killed is what follows from that ("connection closed by peer"), not the cause. `killed_for_memory` says that the
+    kernel killed some process for lack of memory while the trial ran.
     """
     tail = _tail(directory, ending)
     result, unreadable = _read(record_path)
+    killed = _killed_before_the_others(ending)
+    if result is not None and result.outcome is Outcome.CRASH and killed is not None:
+        outcome, sentence = _of_a_dead_rank(ending, killed, killed_for_memory)
+        reason = f"{sentence} The others then: {result.reason}"
+        return Classified(
+            outcome=outcome, reason=f"{reason}\n{tail}" if tail else reason, result=result, stderr_tail=tail
+        )
     lost_rank = ending.first_dead not in (None, 0)
     if result is not None and (result.outcome in _FAILURES or not lost_rank):
         crashed = result.outcome is Outcome.CRASH and bool(tail)
@@ -63,6 +71,19 @@ def _without_result(ending: Ending, wall_limit_seconds: float, killed_for_memory
     if ending.helper_lost:
         return Outcome.CRASH, "The process that starts trials ended while this trial ran; the next gets a new one."
     return Outcome.CRASH, "Ended with status 0 but wrote no result."
+
+
+def _killed_before_the_others(ending: Ending) -> int | None:
+    """The rank that a signal ended first, where others failed after it and can have written the result.
+
+    Not SIGABRT: a rank that waits for one that failed aborts itself.
+    """
+    rank = ending.first_dead
+    status = None if rank is None else ending.statuses[rank]
+    if rank is None or status is None or status >= 0 or signal_name(-status) == "SIGABRT":
+        return None
+    others = [other for index, other in enumerate(ending.statuses) if index != rank]
+    return rank if ending.running or any(others) else None
 
 
 def _of_a_dead_rank(ending: Ending, rank: int, killed_for_memory: bool) -> tuple[Outcome, str]:

@@ -147,6 +147,23 @@ def _second_rank_runs_out_of_memory() -> None:
     TrainingRun.step = step  # type: ignore[method-assign]
 
 
+def _second_rank_is_killed() -> None:
+    """Rank 1 is killed at its second step, as the kernel does where memory is short; rank 0's connection breaks."""
+    import os
+    import signal
+
+    from harness.trial.training import TrainingRun
+
+    plain = TrainingRun.step
+
+    def step(self: TrainingRun) -> None:
+        if self.ranks.rank == 1 and self.steps_done == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        plain(self)
+
+    TrainingRun.step = step  # type: ignore[method-assign]
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "parallel": _set_but_not_done("parallel", "Parallel"),
     "two micro-batches": _two_micro_batches,
@@ -154,5 +171,6 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "autocast": _set_but_not_done("deepspeed_options", "DeepSpeedOptions"),
     "stage 0": _stage_nought,
     "stage 0 that says 2": _stage_nought_that_says_two,
+    "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,
 }

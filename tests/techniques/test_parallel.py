@@ -228,6 +228,14 @@ class TestTwoRanks:
         assert finished.outcome is Outcome.OOM
         assert "2.00 GiB" in finished.reason
 
+    def test_a_rank_that_was_killed_is_the_cause_and_not_the_broken_connection_of_the_other(
+        self, run_ranks: Ranks
+    ) -> None:
+        finished = run_ranks.finished(sabotage="second rank killed", parallel="ddp", devices=2)
+        assert finished.outcome is Outcome.CRASH
+        assert finished.reason.startswith("Rank 1 of 2 was killed by SIGKILL, sent neither by claimbench nor for lack")
+        assert "The others then: " in finished.reason
+
 
 def assert_counted_over(result: TrialResult, *, ranks: int, micro_batches_a_step: int = 1) -> None:
     """The job's speed is all ranks' tokens over the slowest rank's window, and its loss the mean of theirs."""

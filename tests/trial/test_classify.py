@@ -1,0 +1,62 @@
+"""What a trial's end means, where several ranks end in different ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.trial.classify import Classified, classify
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from harness.trial.supervision import Ending, Why
+
+BROKEN = "RuntimeError: Connection closed by peer [127.0.0.1]:34101"
+KILLED, ABORTED, SEGMENTATION_FAULT = -9, -6, -11
+
+
+def of(folder: Path, ending: Ending, *, outcome: Outcome = Outcome.CRASH, for_memory: bool = False) -> Classified:
+    path = folder / "result.json"
+    TrialResult(outcome=outcome, reason=BROKEN).write(path)
+    return classify(ending, directory=folder, record_path=path, wall_limit_seconds=1, killed_for_memory=for_memory)
+
+
+def test_a_rank_killed_for_memory_makes_the_trial_out_of_memory(tmp_path: Path) -> None:
+    found = of(tmp_path, Ending(statuses=(1, KILLED), first_dead=1), for_memory=True)
+    assert found.outcome is Outcome.OOM
+    assert found.reason == (
+        "Rank 1 of 2 was killed by the kernel because the host ran out of memory. "
+        f"The others then: {BROKEN}"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_broke_is_the_cause_of_the_broken_connection(tmp_path: Path, rank: int) -> None:
+    statuses = (SEGMENTATION_FAULT, 1) if rank == 0 else (1, SEGMENTATION_FAULT)
+    found = of(tmp_path, Ending(statuses=statuses, first_dead=rank))
+    assert found.outcome is Outcome.CRASH
+    assert found.reason.startswith(f"Rank {rank} of 2 was killed by SIGSEGV.")
+
+
+def test_the_others_may_still_hang_when_they_are_killed(tmp_path: Path) -> None:
+    ending = Ending(statuses=(-15, SEGMENTATION_FAULT), first_dead=1, killed=Why.PEER_DIED, running=(0,))
+    assert of(tmp_path, ending).reason.startswith("Rank 1 of 2 was killed by SIGSEGV; rank 0 did not end by itself")
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        Ending(statuses=(1, ABORTED), first_dead=1),
+        Ending(statuses=(1, 1), first_dead=1),
+        Ending(statuses=(SEGMENTATION_FAULT,), first_dead=0),
+        Ending(statuses=(1, -15), first_dead=0, killed=Why.PEER_DIED, running=(1,)),
+    ],
+    ids=["aborted since the other failed", "both failed", "alone, after it had written", "ended by us"],
+)
+def test_otherwise_the_rank_that_failed_has_said_why(tmp_path: Path, ending: Ending) -> None:
+    assert of(tmp_path, ending).reason == BROKEN
+
+
+def test_an_error_of_memory_that_a_rank_saw_itself_stands(tmp_path: Path) -> None:
+    found = of(tmp_path, Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=1), outcome=Outcome.OOM)
+    assert (found.outcome, found.reason) == (Outcome.OOM, BROKEN)
