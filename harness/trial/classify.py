@@ -74,16 +74,14 @@ def _without_result(ending: Ending, wall_limit_seconds: float, killed_for_memory
 
 
 def _killed_before_the_others(ending: Ending) -> int | None:
-    """The rank that a signal ended first, where others failed after it and can have written the result.
+    """The rank that a signal ended, where another failed too and can have written the result.
 
-    Not SIGABRT: a rank that waits for one that failed aborts itself.
+    Which of them is seen to end first says nothing: a rank whose connection breaks is gone within milliseconds. Not
+    SIGABRT: a rank that waits for one that failed aborts itself. Not those that we ended.
     """
-    rank = ending.first_dead
-    status = None if rank is None else ending.statuses[rank]
-    if rank is None or status is None or status >= 0 or signal_name(-status) == "SIGABRT":
-        return None
-    others = [other for index, other in enumerate(ending.statuses) if index != rank]
-    return rank if ending.running or any(others) else None
+    ended = {rank: status for rank, status in enumerate(ending.statuses) if status and rank not in ending.running}
+    killed = [rank for rank, status in ended.items() if status < 0 and signal_name(-status) != "SIGABRT"]
+    return killed[0] if killed and len(ended) + len(ending.running) > len(killed) else None
 
 
 def _of_a_dead_rank(ending: Ending, rank: int, killed_for_memory: bool) -> tuple[Outcome, str]:
