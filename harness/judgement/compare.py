@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
 from harness.judgement.metrics import METRICS
@@ -17,13 +18,17 @@ from harness.judgement.parity import LossPairs, judge_parity, seed_gap
 from harness.judgement.stats import NOISY, holm, noise_label, paired_p, summarise
 from harness.judgement.validity import checked, clock_gap, warnings
 from harness.results.record import Record
+from harness.techniques.registry import axis_table, techniques
 from harness.trial.outcome import Outcome
 
 VIEWS = ("allocated", "reserved", "device", "host")
 #: A control's interval excludes 1 for good when its p value stays below this after Holm's correction.
 SUSPECT = 0.05
-#: A number by itself: no part of a version, an address or another word.
-_NUMBER = re.compile(r"(?<![\w.,/-])[-+]?\d+(?:,\d{3})*(?:\.\d+)?%?(?![\w/-]|[.,]\d)")
+#: A number by itself: no part of a version, an address or another word, and no name of a rank, a process or a line.
+_NUMBER = re.compile(
+    r"(?P<name>\b(?:ranks?|process(?:es)?|pids?|lines?|ports?) \d+(?:, \d+)*)"
+    r"|(?<![\w.,/-])(?P<number>[-+]?\d+(?:,\d{3})*(?:\.\d+)?%?)(?![\w/-]|[.,]\d)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +115,8 @@ def _arm(trials: Sequence[Record], baseline: ArmResult | None, alone: LossPairs)
     plain = baseline.trials if baseline else ()
     bare = ArmResult(
         name=first.arm, role="control" if first.control else "baseline" if first.baseline else "cell",
-        cell=first.cell, cell_key=first.cell_key, outcomes=dict(Counter(str(trial.outcome) for trial in trials)),
+        cell=_whole_cell(first), cell_key=first.cell_key,
+        outcomes=dict(Counter(str(trial.outcome) for trial in trials)),
         reason=_failures(trials), tokens_per_second=math.exp(logs.mean) if logs else None, spread=spread,
         noise=noise_label(spread), speedup=None, memory=memory,
         memory_ratio={view: peaks[0] / before[view][0] for view, peaks in memory.items() if before.get(view, (0,))[0]},
@@ -119,6 +125,11 @@ def _arm(trials: Sequence[Record], baseline: ArmResult | None, alone: LossPairs)
         evidence=_evidence(trials, baseline), flags=tuple(_flags(trials, plain)), trials=tuple(trials),
     )  # fmt: skip
     return replace(bare, speedup=_speedup(bare, baseline)) if baseline else bare
+
+
+def _whole_cell(record: Record) -> dict[str, Any]:
+    """The cell with every axis known here: one that is newer than the record stood at its default."""
+    return {**axis_table().defaults(), **record.cell}
 
 
 def _speedup(arm: ArmResult, baseline: ArmResult) -> Interval | None:
@@ -134,7 +145,7 @@ def _parity(trials: Sequence[Record], good: Sequence[Record], plain: Sequence[Re
     if not good:
         return Parity(word="not checked: no trial is ok", holds=None)
     losses = replace(alone, pairs=_curves(good, plain))
-    return judge_parity(first.cell, plain[0].cell, computed(trials), losses)
+    return judge_parity(_whole_cell(first), _whole_cell(plain[0]), computed(trials), losses)
 
 
 def _curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:
@@ -169,8 +180,10 @@ def _failures(trials: Sequence[Record]) -> str:
 def _evidence(trials: Sequence[Record], baseline: ArmResult | None) -> str:
     """The words for the axes in which the arm differs from the baseline; for the baseline all of its own."""
     proof = next((trial.evidence for trial in trials if trial.evidence), {})
-    changed = [axis for axis in proof if not baseline or trials[0].cell.get(axis) != baseline.cell.get(axis)]
-    words = [str(proof[axis].get("word", "")) for axis in changed if isinstance(proof[axis], dict)]
+    cell = _whole_cell(trials[0])
+    first_axes = {axis.name: each.axes[0].name for each in techniques() for axis in each.axes}
+    changed = {first_axes.get(axis, axis) for axis in cell if not baseline or cell[axis] != baseline.cell.get(axis)}
+    words = [str(proof[axis].get("word", "")) for axis in proof if axis in changed and isinstance(proof[axis], dict)]
     return ", ".join(word for word in words if word)
 
 
@@ -179,7 +192,7 @@ def _flags(trials: Sequence[Record], baseline: Sequence[Record]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for trial in trials:
         for warning in dict.fromkeys(warnings(trial)):
-            alike.setdefault(_NUMBER.sub("#", warning), []).append(warning)
+            alike.setdefault(_NUMBER.sub(lambda found: found["name"] or "#", warning), []).append(warning)
     of_all = f" of {len(trials)} rounds)" if len(trials) > 1 else ""
     flags = [f"{_span(each)} ({len(each)}{of_all}" if of_all else _span(each) for each in alike.values()]
     gap = clock_gap(trials, baseline) if baseline and not trials[0].baseline else ""
@@ -188,10 +201,13 @@ def _flags(trials: Sequence[Record], baseline: Sequence[Record]) -> list[str]:
 
 def _span(alike: Sequence[str]) -> str:
     """Warnings that differ in numbers as one, with the smallest and largest of each: `idled for 32% to 41%`."""
-    columns = iter(zip(*(_NUMBER.findall(each) for each in alike), strict=True))
+    columns = iter(zip(*([each["number"] for each in _NUMBER.finditer(one)] for one in alike), strict=True))
 
-    def ends(_: re.Match[str]) -> str:
-        numbers = sorted(next(columns), key=lambda number: float(number.rstrip("%").replace(",", "")))
+    def ends(found: re.Match[str]) -> str:
+        column = next(columns)
+        if found["name"]:
+            return str(found["name"])
+        numbers = sorted(column, key=lambda number: float(number.rstrip("%").replace(",", "")))
         return numbers[0] if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
     return _NUMBER.sub(ends, alike[0])

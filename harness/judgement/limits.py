@@ -20,11 +20,15 @@ from harness.trial.outcome import Outcome
 
 
 def judge_limit(claim: Claim, metric: Metric, site: Site, blocks: Sequence[BlockResult]) -> Finding:
-    """The fit over every device count at which the claim's cell ran on this machine."""
+    """The fit over every device count at which the claim's cell ran on this machine; of `blocks` the first counts."""
     same = [block for block in blocks if machine_of(block) == machine_of(site.block)]
     sites = [each for block in same if (each := site_in(block, claim.cell, claim.baseline)) is not None]
-    usable = [each for each in sites if standing(each, metric) is None]
-    states = {device_count(each.arm.cell): state for each in usable if (state := _state(each.arm.trials))}
+    first: dict[int, Site] = {}
+    for each in sites:
+        if standing(each, metric) is None and _state(each.arm.trials):
+            first.setdefault(device_count(each.arm.cell), each)
+    usable = list(first.values())
+    states = {devices: state for devices, each in first.items() if (state := _state(each.arm.trials))}
     points = [StatePoint(devices=devices, bytes_per_parameter=state) for devices, state in states.items()]
     absent = standing(site, metric)
     if not points:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from harness.experiment.cell import Cell, Workload
 from harness.judgement.judged import Interval
 from harness.judgement.metrics import METRICS
+from harness.judgement.pairs import device_key
 from harness.judgement.site import Site, made_how
 from harness.judgement.validity import IDLED
 from harness.judgement.words import measured
 from harness.results.fingerprint import revisions_of
 from harness.techniques.registry import axis_table, techniques
+from harness.trial.outcome import Outcome
 
 #: Of a verdict on trials that would be made otherwise now.
 BEFORE = "was measured before"
@@ -17,8 +19,8 @@ BEFORE = "was measured before"
 
 def notes_on(site: Site, interval: Interval | None) -> list[str]:
     """One clause each, the weightiest first."""
-    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_noise(site), *_waits(site, interval),
-            *_drift(site)]  # fmt: skip
+    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_elsewhere(site), *_noise(site),
+            *_waits(site, interval), *_drift(site)]  # fmt: skip
 
 
 def _suspect(site: Site) -> list[str]:
@@ -51,6 +53,17 @@ def _dropped(site: Site, interval: Interval | None) -> list[str]:
     why = "; ".join(f"{arm.name}: {arm.reason}" for arm in site.arms if arm.reason)
     whole = interval.rounds + interval.dropped
     return [f"{interval.dropped} of {whole} rounds were dropped because an arm failed{f' ({why})' if why else ''}"]
+
+
+def _elsewhere(site: Site) -> list[str]:
+    """Rounds of which cell and baseline ran on different devices, so that they make no pair."""
+    if site.arm is site.baseline:
+        return []
+    cell, baseline = ({(trial.round, device_key(trial)) for trial in arm.trials if trial.outcome is Outcome.OK}
+                      for arm in (site.arm, site.baseline))  # fmt: skip
+    paired = {number for number, _ in cell & baseline}
+    lost = len({number for number, _ in cell} & {number for number, _ in baseline} - paired)
+    return [f"{lost} round(s) make no pair: cell and baseline ran on different devices"] if lost else []
 
 
 def _noise(site: Site) -> list[str]:

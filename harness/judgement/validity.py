@@ -107,14 +107,17 @@ def unsteady(record: Record) -> str:
 
 
 def outliers(record: Record) -> str:
-    """Single steps that held the window up: something waited, mostly the host. They stay in the trial's mean."""
+    """Single steps that held training up: something waited, mostly the host. They stay in the trial's mean.
+
+    Of training alone: batches of a loader come in bursts.
+    """
     steps = record.step_seconds
-    if len(steps) < 2 * FEWEST_STEPS:
+    if record.kind != "training" or len(steps) < 2 * FEWEST_STEPS:
         return ""
     usual, whole = median(steps), math.fsum(steps)
     lost = math.fsum(step - usual for step in steps if step > OUTLIER * usual)
     share = lost / whole if whole else 0.0
-    return f"single steps of over five times the median took {share:.0%} of the window" if share > OUTLIERS else ""
+    return f"single steps of over five times the median cost {share:.0%} of the window" if share > OUTLIERS else ""
 
 
 def idle(record: Record) -> str:

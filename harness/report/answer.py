@@ -125,7 +125,7 @@ def _row(claim: Claim, name: str, verdict: Verdict, reports: Mapping[str, Judgem
     device = ", ".join(sorted(map(_short, devices)))
     cells = (claim.statement, claim.documents, verdict.measured or formats.ABSENT)
     shown = " | ".join(str(escape_text(each)) for each in cells)
-    said = [_linked(name, verdict), _what_would_settle(verdict)]
+    said = [_linked(name, verdict), _what_would_settle(claim, verdict)]
     said += ["older trials"] if any(BEFORE in note for note in verdict.details.get("notes", ())) else []
     for other, found in _verdicts(verdict.claim, reports):
         if other != name and found.word in DECIDED and found.word is not verdict.word:
@@ -138,15 +138,15 @@ def _linked(name: str, verdict: Verdict) -> str:
     return f"[{verdict.word.value}](reports/{name}/report.md#{anchor})"
 
 
-def _what_would_settle(verdict: Verdict) -> str:
-    """Of an open verdict."""
-    if verdict.word is not Word.INCONCLUSIVE:
+def _what_would_settle(claim: Claim, verdict: Verdict) -> str:
+    """Of an open verdict on an interval: a statement of which rounds disagree, or an order, is not settled by more."""
+    if verdict.word is not Word.INCONCLUSIVE or verdict.interval is None:
         return ""
     if verdict.rounds < FEWEST_ROUNDS:
         return f"{FEWEST_ROUNDS} rounds at least"
-    if verdict.rounds_needed is None:
-        return f"not even {MOST_ROUNDS} rounds would settle it"
-    return f"about {verdict.rounds_needed} rounds would settle it"
+    if verdict.rounds_needed is not None:
+        return f"about {verdict.rounds_needed} rounds would settle it"
+    return "" if claim.form in {"statement", "order"} else f"not even {MOST_ROUNDS} rounds would settle it"
 
 
 def _verdicts(claim: str, reports: Mapping[str, Judgement]) -> list[tuple[str, Verdict]]:

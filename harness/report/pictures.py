@@ -36,7 +36,7 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
         for verdict, bounds in claims
         if bounds != (None, None)
     ]
-    beyond = [line for verdict, _ in claims[:1] for line in extrapolated(verdict, lines)]
+    beyond = [line for verdict, _ in claims[:1] for line in extrapolated(verdict, sweep)]
     names = " and ".join(verdict.claim for verdict, _ in claims)
     drawing = partial(
         curves.sweep, lines=[*lines, *beyond], bands=bands,
@@ -46,20 +46,23 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
     where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
     caption = f"{names}: {sweep.metric.meaning}, by {where}, with 95% intervals; claimed range as a band."
     if beyond:
-        caption += " Dashed: extrapolated by the form that fits best."
+        caption += " Dotted: extrapolated by the form that fits best."
     fixed = formats.slug(sweep.fixed) if sweep.fixed else ""
     return gallery.draw(f"sweep-{names}-{sweep.axis}-{fixed}", caption, drawing, size=(6.6, 3.7))
 
 
-def extrapolated(verdict: Verdict, lines: Sequence[curves.Line]) -> list[curves.Line]:
+def extrapolated(verdict: Verdict, sweep: Sweep) -> list[curves.Line]:
     """From the last measured number of devices on, where judging has predicted more."""
-    predicted = verdict.details.get("predictions") or {}
-    if not predicted or not lines:
+    own = [curve for curve in sweep.curves if curve.primary and curve.points]
+    if sweep.axis != "devices" or len(own) != 1:
         return []
-    last = lines[0]
-    xs = [last.xs[-1], *(float(devices) for devices in predicted)]
-    ys = [last.ys[-1], *(each["ratio"] for each in predicted.values())]
-    return [curves.Line(name="extrapolated", xs=xs, ys=ys, low=ys, high=ys)]
+    last = own[0].points[-1]
+    more = {float(devices): each["ratio"] for devices, each in (verdict.details.get("predictions") or {}).items()}
+    more = {devices: ratio for devices, ratio in more.items() if devices > last.x}
+    if not more:
+        return []
+    xs, ys = [last.x, *more], [last.value, *more.values()]
+    return [curves.Line(name="extrapolated", xs=xs, ys=ys, low=ys, high=ys, dotted=True)]
 
 
 def losses_picture(block: BlockResult, gallery: Gallery) -> Picture | None:

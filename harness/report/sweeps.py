@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import BlockResult
 from harness.judgement.metrics import Metric
+from harness.judgement.site import find, measured_how, ok_count
 from harness.judgement.words import number
 from harness.report import formats
 from harness.report.families import Family, families
@@ -143,8 +144,7 @@ def _and(words: Sequence[str]) -> str:
 
 def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Family, group: Sequence[Family]) -> Curve:
     points, absent = [], []
-    for block in family.blocks:
-        x = float(block.sweep[family.axis])
+    for x, block in _one_a_point(family, cell).items():
         read = measured(block, cell, dict(claim.baseline), metric, claim.view)
         found = read.interval
         if found is not None:
@@ -155,6 +155,17 @@ def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Fam
     fixed = family.fixed if len(devices) > 1 else _own_words(family)
     name = show_settings(cell) if len(group) == 1 else f"{show_settings(cell)} ({fixed})"
     return Curve(name=name, points=tuple(points), absent=tuple(absent), primary=cell == claim.cell)
+
+
+def _one_a_point(family: Family, cell: Mapping[str, object]) -> dict[float, BlockResult]:
+    """Where a point was run more than once, the block that a verdict would be on (`site.measured_how`)."""
+    best: dict[float, tuple[tuple[bool, int, int], BlockResult]] = {}
+    for block in family.blocks:
+        x, arm = float(block.sweep[family.axis]), find(block, cell)
+        worth = measured_how(block, ok_count(arm) if arm else 0)
+        if x not in best or worth > best[x][0]:
+            best[x] = (worth, block)
+    return {x: block for x, (_, block) in best.items()}
 
 
 def _own_words(family: Family) -> str:

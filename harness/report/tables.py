@@ -122,8 +122,10 @@ def notes(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
         *((block, arm.name, flag) for block in blocks for arm in block.arms for flag in arm.flags),
         *((block, arm.name, arm.reason) for block in blocks for arm in block.arms if arm.reason),
     ]  # fmt: skip
+    again = "since" in _lead_columns(blocks)
     lines = (
-        f"{' '.join(filter(None, [arm, formats.settings(block.sweep)])) or block.study}: {text}"
+        f"{' '.join(filter(None, [arm, formats.settings(block.sweep)])) or block.study}"
+        f"{f' ({_since(block)})' if again else ''}: {text}"
         for block, arm, text in found
     )
     return tuple(dict.fromkeys(lines))
@@ -193,10 +195,13 @@ def _lead_columns(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
 
 
 def _lead(block: BlockResult, columns: Sequence[str]) -> tuple[str, ...]:
-    since = min(trial.started_at for arm in block.arms for trial in arm.trials)
     cells = {"sweep point": formats.settings(block.sweep) or formats.ABSENT, "device": block.device,
-             "since": since[:16].replace("T", " ")}  # fmt: skip
+             "since": _since(block)}  # fmt: skip
     return tuple(cells[name] for name in columns)
+
+
+def _since(block: BlockResult) -> str:
+    return min(trial.started_at for arm in block.arms for trial in arm.trials)[:16].replace("T", " ")
 
 
 def _figure(name: str, value: float | str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from harness.trial.supervision import Ending, Why
 #: As many lines of standard error are kept with a crash; each is cut, since some tracebacks print whole tensors.
 _TAIL_LINES = 20
 _TAIL_WIDTH = 300
+#: What a rank says whose neighbour is gone: gloo, NCCL, the store of the ranks, the system.
+_BROKEN = re.compile(r"connection|peer|remote|socket|broken pipe|nccl|gloo", re.IGNORECASE)
 _FAILURES = frozenset({Outcome.CRASH, Outcome.OOM})
 
 
@@ -33,14 +36,14 @@ def classify(
     """Decide from the result file, the ranks' ends and what we did ourselves.
 
     A result that was written counts, with two exceptions. That all is well, said by rank 0 of a job that lost another
-    rank, is not believed (a failure is written by whichever rank failed). And the crash of a rank after another one was
-    killed is what follows from that ("connection closed by peer"), not the cause. `killed_for_memory` says that the
+    rank, is not believed (a failure is written by whichever rank failed). And a broken connection to a rank that was
+    killed is what follows from that, not the cause. `killed_for_memory` says that the
     kernel killed some process for lack of memory while the trial ran.
     """
     tail = _tail(directory, ending)
     result, unreadable = _read(record_path)
-    killed = _killed_before_the_others(ending)
-    if result is not None and result.outcome is Outcome.CRASH and killed is not None:
+    killed = _killed_by_a_signal(ending)
+    if result is not None and result.outcome is Outcome.CRASH and killed is not None and _BROKEN.search(result.reason):
         outcome, sentence = _of_a_dead_rank(ending, killed, killed_for_memory)
         reason = f"{sentence} The others then: {result.reason}"
         return Classified(
@@ -73,7 +76,7 @@ def _without_result(ending: Ending, wall_limit_seconds: float, killed_for_memory
     return Outcome.CRASH, "Ended with status 0 but wrote no result."
 
 
-def _killed_before_the_others(ending: Ending) -> int | None:
+def _killed_by_a_signal(ending: Ending) -> int | None:
     """The rank that a signal ended, where another failed too and can have written the result.
 
     Which of them is seen to end first says nothing: a rank whose connection breaks is gone within milliseconds. Not

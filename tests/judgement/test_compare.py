@@ -104,6 +104,9 @@ def test_like_warnings_of_several_rounds_become_one() -> None:
     records = [replace(each, warnings=[f"{each.round} of {each.round + 8} blocks"]) for each in plain]
     (block,) = compare(records).blocks
     assert arm(block, "baseline").flags == ("1 to 5 of 9 to 13 blocks (5 of 5 rounds)",)
+    records = [replace(each, warnings=[f"rank {each.round % 2} died"]) for each in plain]
+    (block,) = compare(records).blocks
+    assert arm(block, "baseline").flags == ("rank 1 died (3 of 5 rounds)", "rank 0 died (2 of 5 rounds)"), "names"
     records = [replace(each, warnings=["7 allocator retries"] if each.round == 2 else []) for each in plain]
     (block,) = compare(records).blocks
     assert arm(block, "baseline").flags == ("7 allocator retries (1 of 5 rounds)",)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.judgement.compare import compare
 from harness.judgement.judge import judge
 from harness.judgement.judged import Word
 from harness.judgement.rows import claims_rows, verdict_objects
@@ -155,6 +156,34 @@ def test_a_round_without_the_cell_is_no_dropped_pair() -> None:
     assert found.word is Word.CONFIRMED
     assert found.rounds == 3
     assert "dropped" not in found.reason
+
+
+def test_rounds_whose_arms_ran_on_different_devices_are_said() -> None:
+    def moved(record: Record) -> Record:
+        devices = [{**each, "uuid": "GPU-other"} for each in record.environment["devices"]]
+        return replace(record, environment={**record.environment, "devices": devices})
+
+    records = [moved(each) if not each.baseline and each.round < 3 else each for each in make_records([study()])]
+    found = verdict_on(make_claim(), records)
+    assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
+    assert "2 round(s) make no pair: cell and baseline ran on different devices" in found.reason
+
+
+def test_an_axis_that_is_newer_than_the_baseline_is_no_change_of_it() -> None:
+    """A cell added to a stored study is recorded with every axis, its baseline with those of its day."""
+
+    def as_of(record: Record) -> Record:
+        older = {axis: value for axis, value in record.cell.items() if axis != "micro_batches"}
+        return replace(record, cell=older if record.baseline else {**older, "micro_batches": "auto"})
+
+    shape = study(CellShape(settings={"checkpointing": "full"}, ratio=0.8))
+    (plain,) = compare(make_records([shape])).blocks
+    (mixed,) = compare([as_of(each) for each in make_records([shape])]).blocks
+    before, after = (next(each for each in block.arms if each.role == "cell") for block in (plain, mixed))
+    assert (after.parity.word, after.parity.margin) == (before.parity.word, before.parity.margin)
+    assert after.evidence == before.evidence == "checkpointing seen"
+    it = make_claim(cell={"checkpointing": "full"}, range=[0.7, 0.9])
+    assert verdict_on(it, [as_of(each) for each in make_records([shape])]).word is Word.CONFIRMED
 
 
 def test_a_cell_out_of_memory_takes_nothing_else_with_it() -> None:

@@ -180,6 +180,14 @@ def test_gradients_sharded_in_stage_one_too_show_as_the_other_form() -> None:
     assert "its limit for many devices is 8x, not the claimed 4x" in found.reason
 
 
+def test_the_newest_trials_of_a_device_count_give_its_state() -> None:
+    """As on two H200s, where stage 0 was measured again after a mend: the older block's state was fitted."""
+    older = [replace(each, measuring={"version": 1}) for each in sharded((4, 12), (1, 2))]
+    newer = [replace(each, measuring={"version": 2}, fingerprint="2" * 16) for each in sharded((2, 14), (2,))]
+    for records in ([*older, *newer], [*newer, *older]):
+        assert verdict_on(limit(), records).details["state"] == pytest.approx({"1": 16.0, "2": 9.0})
+
+
 def test_one_device_count_cannot_be_extrapolated_and_it_says_so() -> None:
     found = verdict_on(limit(), sharded((4, 12), (2,)))
     assert found.word is Word.NOT_TESTABLE

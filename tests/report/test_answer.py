@@ -79,6 +79,16 @@ def test_an_open_verdict_says_how_many_rounds_would_settle_it(claims: Claims, sh
     assert f"), {said} |" in row
 
 
+def test_more_rounds_do_not_settle_a_statement_on_which_rounds_disagree() -> None:
+    claims = make_claims(make_claim(form="statement", range=None, metric="figure:okay", expect=True, cell=None))
+    records = [replace(each, figures={"okay": each.round > 1}) for each in make_records([study()])]
+    for most in (5, 2):
+        found = judge([each for each in records if each.round <= most], claims)
+        (row,) = answer(claims, {"one": found}).splitlines()[2:3]
+        assert "[inconclusive](" in row
+        assert "rounds" not in row
+
+
 def test_each_gpu_has_its_fastest_cell(claims: Claims) -> None:
     other = [replace(each, environment=_on("NVIDIA H200", each.environment)) for each in trials(1.3)]
     lines = best_cells({"one": judge(trials(1.75), claims), "two": judge(other, claims)})

@@ -21,6 +21,8 @@ from harness.report.figures.gallery import INLINE_LIMIT_BYTES
 from harness.report.figures.scatter import Spot
 from harness.report.figures.studio import Studio
 from harness.report.pictures import extrapolated
+from harness.report.sweeps import Curve, Point, Sweep
+from harness.report.tables import Table
 from tests.commands import ROOT
 from tests.judgement.claiming import make_claim, verdict_on
 
@@ -195,13 +197,27 @@ def test_a_long_label_at_the_side_is_not_cut_off() -> None:
         assert box.y1 <= figure.bbox.height
 
 
-def test_a_limit_goes_on_from_the_last_measured_point() -> None:
+@pytest.mark.parametrize(
+    ("measured", "beyond"),
+    [([1, 2], [2, 8, 64]), ([1, 8], [8, 64]), ([1, 16], [16, 64]), ([1, 64], [])],
+)
+def test_a_limit_goes_on_from_the_last_measured_point(measured: list[float], beyond: list[float]) -> None:
     verdict = verdict_on(make_claim(form="limit", range=None, limit=4), [])
     verdict = replace(verdict, details={"predictions": {"8": {"ratio": 3.0}, "64": {"ratio": 3.8}}})
-    measured = curves.Line(name="zero=1", xs=[1, 2], ys=[1.0, 1.6], low=[1.0, 1.6], high=[1.0, 1.6])
-    (line,) = extrapolated(verdict, [measured])
-    assert (line.name, list(line.xs), list(line.ys)) == ("extrapolated", [2, 8, 64], [1.6, 3.0, 3.8])
-    assert extrapolated(replace(verdict, details={}), [measured]) == []
+    found = extrapolated(verdict, swept(measured))
+    assert [list(line.xs) for line in found] == ([beyond] if beyond else [])
+    assert all(line.dotted and line.ys[0] == measured[-1] / 2 for line in found)
+    assert extrapolated(replace(verdict, details={}), swept(measured)) == []
+    assert extrapolated(verdict, swept(measured, axis="batch_size")) == []
+
+
+def swept(measured: list[float], axis: str = "devices") -> Sweep:
+    points = tuple(Point(x=devices, value=devices / 2, low=None, high=None) for devices in measured)
+    return Sweep(
+        study="zero", axis=axis, fixed="", metric=METRICS["model_state_ratio"], sentences=(),
+        curves=(Curve(name="zero=1", points=points, absent=(), primary=True),),
+        table=Table(caption="", columns=(), rows=()),
+    )  # fmt: skip
 
 
 def span(limits: tuple[float, float]) -> float:

@@ -11,7 +11,7 @@ import pytest
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Word
 from harness.report import render_report
-from harness.report.tables import study_table
+from harness.report.tables import notes, study_table
 from tests.judgement.claiming import make_claim, make_claims, study
 from tests.records import make_records
 from tests.report import samples
@@ -180,3 +180,10 @@ def test_blocks_at_one_point_are_told_apart_by_when_they_ran() -> None:
     assert table.columns[:2] == ("since", "cell")
     assert [row[0][:7] for row in table.rows] == ["2026-03"] * 3 + ["2026-04"] * 3
     assert study_table("precision", blocks[:1]).columns[0] == "cell"
+    warned = [replace(each, warnings=["a word"] if each.arm == "baseline" else []) for each in (*older, *newer)]
+    said = [
+        each
+        for each in notes(judge(warned, make_claims(make_claim())).blocks)
+        if each.endswith("a word (3 of 3 rounds)")
+    ]
+    assert [line[:17] for line in said] == ["baseline (2026-03", "baseline (2026-04"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.judgement.claims import Claim
+from harness.judgement.judge import judge
 from harness.judgement.judged import BlockResult
 from harness.judgement.metrics import METRICS
 from harness.report.contradictions import bounds_on
 from harness.report.families import families
-from harness.report.sweeps import Curve, Point, where_it_holds
+from harness.report.sweeps import Curve, Point, sweeps_of, where_it_holds
+from tests.judgement.claiming import make_claim, make_claims, study
+from tests.records import CellShape, make_records
 
 SPEEDUP = METRICS["speedup"]
 
@@ -98,13 +103,26 @@ def test_a_grid_is_one_figure_with_a_line_for_each_row() -> None:
     assert lines(*points) == [[("workers", "prefetch 2, GPU", [1, 4, 8]), ("workers", "prefetch 4, GPU", [1, 4, 8])]]
 
 
+def test_a_point_that_was_run_again_stands_once_on_its_curve() -> None:
+    """`at 2 it is 1.16x, at 2 it is 1.19x`, and a figure with their mean."""
+    cell = CellShape(settings={"precision": "bf16"}, ratio=1.2)
+    swept = study(cell, sweep=("batch_size", (2, 8)))
+    older = make_records([replace(swept, sweep=("batch_size", (2,)))], ratio=3.0)
+    newer = make_records([swept], rounds=3, step_spread=0.0, spread=0.001)
+    blocks = judge(
+        [*(replace(each, measuring={"version": version}, fingerprint=str(version) * 16)
+           for version, records in ((1, older), (2, newer)) for each in records)], make_claims(make_claim())
+    ).blocks  # fmt: skip
+    (found,) = sweeps_of(make_claim(range=[1.1, 1.3]), SPEEDUP, blocks)
+    (line,) = found.curves
+    assert [(point.x, round(point.value, 2)) for point in line.points] == [(2, 1.2), (8, 1.2)]
+
+
 def test_points_of_words_are_no_line() -> None:
     assert families([replace_sweep("a"), replace_sweep("b")]) == ()
 
 
 def replace_sweep(word: str) -> BlockResult:
-    from dataclasses import replace
-
     return replace(block(), sweep={"data": word})
 
 

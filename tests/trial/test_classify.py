@@ -59,6 +59,14 @@ def test_otherwise_the_rank_that_failed_has_said_why(tmp_path: Path, ending: End
     assert of(tmp_path, ending).reason == BROKEN
 
 
+def test_another_error_than_a_broken_connection_is_the_cause_itself(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    TrialResult(outcome=Outcome.CRASH, reason="ValueError: a wrong shape").write(path)
+    ending = Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=1)
+    found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=True)
+    assert (found.outcome, found.reason) == (Outcome.CRASH, "ValueError: a wrong shape")
+
+
 def test_an_error_of_memory_that_a_rank_saw_itself_stands(tmp_path: Path) -> None:
     found = of(tmp_path, Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=1), outcome=Outcome.OOM)
     assert (found.outcome, found.reason) == (Outcome.OOM, BROKEN)

@@ -36,6 +36,8 @@ class Line:
     ys: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
+    dotted: bool = False
+    """Not measured."""
 
 
 def sweep(
@@ -71,7 +73,7 @@ def _line(axes: Axes, index: int, line: Line) -> None:
     colour = style.colour(index)
     seaborn.lineplot(
         x=list(line.xs), y=list(line.ys), ax=axes, label=line.name, color=colour, marker=style.marker(index),
-        linestyle=style.line(index), errorbar=None, markeredgecolor=style.PAPER,
+        linestyle=(0, (1, 1.6)) if line.dotted else style.line(index), errorbar=None, markeredgecolor=style.PAPER,
     )  # fmt: skip
     below = [y - low for y, low in zip(line.ys, line.low, strict=True)]
     above = [high - y for y, high in zip(line.ys, line.high, strict=True)]
