@@ -16,6 +16,8 @@ _TAIL_LINES = 20
 _TAIL_WIDTH = 300
 #: What a rank says whose neighbour is gone: gloo, NCCL, the store of the ranks, the system.
 _BROKEN = re.compile(r"connection|peer|remote|socket|broken pipe|nccl|gloo", re.IGNORECASE)
+#: torch's words for a loader worker that SIGKILL ended; the second where it was missed before its signal was seen.
+_WORKER = re.compile(r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal: Killed|exited unexpectedly)")
 _FAILURES = frozenset({Outcome.CRASH, Outcome.OOM})
 
 
@@ -48,6 +50,11 @@ def classify(
         reason = f"{sentence} The others then: {result.reason}"
         return Classified(
             outcome=outcome, reason=f"{reason}\n{tail}" if tail else reason, result=result, stderr_tail=tail
+        )
+    if result is not None and result.outcome is Outcome.CRASH and killed_for_memory and _WORKER.search(result.reason):
+        reason = f"The kernel killed a loader worker because the host ran out of memory: {result.reason}"
+        return Classified(
+            outcome=Outcome.OOM, reason=f"{reason}\n{tail}" if tail else reason, result=result, stderr_tail=tail
         )
     lost_rank = ending.first_dead not in (None, 0)
     if result is not None and (result.outcome in _FAILURES or not lost_rank):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from harness.trial.classify import Classified, classify
+from harness.trial.classify import _WORKER, Classified, classify
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.supervision import Ending, Why
@@ -65,6 +67,45 @@ def test_another_error_than_a_broken_connection_is_the_cause_itself(tmp_path: Pa
     ending = Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=1)
     found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=True)
     assert (found.outcome, found.reason) == (Outcome.CRASH, "ValueError: a wrong shape")
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",
+        "RuntimeError: DataLoader worker (pid(s) 4711, 4712) exited unexpectedly",
+    ],
+)
+@pytest.mark.parametrize(("for_memory", "outcome"), [(True, Outcome.OOM), (False, Outcome.CRASH)])
+def test_a_loader_worker_that_the_kernel_killed_for_memory(
+    tmp_path: Path, for_memory: bool, outcome: Outcome, says: str
+) -> None:
+    path = tmp_path / "result.json"
+    TrialResult(outcome=Outcome.CRASH, reason=says).write(path)
+    ending = Ending(statuses=(1,), first_dead=0)
+    found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=for_memory)
+    assert found.outcome is outcome
+    assert found.reason.endswith(says)
+    assert ("the host ran out of memory" in found.reason) == for_memory
+
+
+@pytest.mark.train
+def test_torch_still_says_it_in_these_words() -> None:
+    from torch.utils.data import DataLoader
+
+    with pytest.raises(RuntimeError, match=_WORKER.pattern):
+        next(iter(DataLoader(_Killed(), num_workers=1)))  # type: ignore[arg-type]
+
+
+class _Killed:
+    """A dataset whose worker is killed."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return index
 
 
 def test_an_error_of_memory_that_a_rank_saw_itself_stands(tmp_path: Path) -> None:
