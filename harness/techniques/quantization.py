@@ -67,13 +67,13 @@ class Quantization(Technique):
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         layers = _layers(run.plain_model)
-        weights = sum(int(layer.weight.quant_state.shape.numel()) for layer in layers)
+        weights = sum(int(_packing(layer).shape.numel()) for layer in layers)
         stored = sum(_stored_bytes(layer) for layer in layers)
         each = stored / weights if weights else float("inf")
         computes = sorted({str(layer.compute_dtype).removeprefix("torch.") for layer in layers})
         facts = {
             "layers": len(layers), "weights": weights, "bytes_a_weight": each, "compute_dtype": computes,
-            "double_quantization": all(layer.weight.quant_state.nested for layer in layers),
+            "double_quantization": all(_packing(layer).nested for layer in layers),
         }  # fmt: skip
         return Evidence(
             holds=bool(layers) and each <= _BYTES_A_WEIGHT_AT_MOST and computes == ["bfloat16"],
@@ -103,17 +103,19 @@ def _four_bit(layer: nn.Linear, storage: str, device: Any) -> Any:
 
 
 def _layers(model: nn.Module) -> list[Any]:
-    return [module for module in model.modules() if type(module).__name__ in ("Linear4bit",) or _wraps_four_bit(module)]
+    """Layers with packed weights: a class that only says so is not enough."""
+    return [module for module in model.modules() if hasattr(module, "compute_dtype") and _packing(module) is not None]
 
 
-def _wraps_four_bit(module: Any) -> bool:
-    """A sharded layer changes its class; its weight still knows how it was packed."""
-    weight = getattr(module, "weight", None)
-    return hasattr(module, "compute_dtype") and getattr(weight, "quant_state", None) is not None
+def _packing(layer: Any) -> Any:
+    """How a layer's weight was packed; None where it was not. A shard of it (a DTensor) knows no more: its layer does."""
+    weight = getattr(layer, "weight", None)
+    return getattr(weight, "quant_state", None) or getattr(layer, "quant_state", None)
 
 
 def _stored_bytes(layer: Any) -> int:
-    weight, state = layer.weight, layer.weight.quant_state
+    """Of the whole weight, over all ranks."""
+    weight, state = layer.weight, _packing(layer)
     nested = state.state2
-    parts = [weight.data, state.absmax, *([nested.absmax] if nested is not None else [])]
+    parts = [weight, state.absmax, *([nested.absmax] if nested is not None else [])]
     return sum(int(part.numel() * part.element_size()) for part in parts)

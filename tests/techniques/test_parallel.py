@@ -232,6 +232,17 @@ class TestTwoRanks:
         assert finished.outcome is Outcome.OOM
         assert "2.00 GiB" in finished.reason
 
+    def test_sharded_4_bit_weights_train_what_whole_ones_train(self, run_ranks: Ranks) -> None:
+        """A shard is a DTensor and has no `quant_state`; its layer has (the proof ended in an AttributeError)."""
+        nf4: dict[str, Any] = {"lora": 8, "quantization": "nf4", "precision": "bf16", "devices": 2}
+        sharded, whole = run_ranks(parallel="fsdp", **nf4), run_ranks(parallel="ddp", **nf4)
+        assert sharded.outcome is Outcome.OK, sharded.reason
+        assert whole.outcome is Outcome.OK, whole.reason
+        assert sharded.evidence["parallel"]["facts"]["shares"] == pytest.approx([0.5, 0.5], abs=0.01)
+        assert sharded.evidence["quantization"] == whole.evidence["quantization"]
+        assert sharded.measured["parameters"] == whole.measured["parameters"]
+        assert sharded.measured["losses"] == pytest.approx(whole.measured["losses"], abs=1e-2)
+
     def test_a_rank_that_was_killed_is_the_cause_and_not_the_broken_connection_of_the_other(
         self, run_ranks: Ranks
     ) -> None:
