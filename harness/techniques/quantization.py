@@ -108,7 +108,7 @@ def _layers(model: nn.Module) -> list[Any]:
 
 
 def _packing(layer: Any) -> Any:
-    """How a layer's weight was packed, None where it was not. A shard of it (a DTensor) does not know: its layer does."""
+    """How a layer packed its weight; None where it did not. A shard (a DTensor) does not know: its layer does."""
     weight = getattr(layer, "weight", None)
     return getattr(weight, "quant_state", None) or getattr(layer, "quant_state", None)
 
