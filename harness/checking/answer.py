@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.checking.question import Question
 from harness.checking.schedule import Schedule
 from harness.judgement.claims import Claims
-from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict
+from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, stands_on
 from harness.judgement.metrics import Statistic, metric_named
 from harness.judgement.pairs import ratios
 from harness.judgement.stats import smallest_found, summarise
@@ -80,7 +80,7 @@ def answer_of(
 
 
 def _block(judgement: Judgement, question: Question) -> BlockResult | None:
-    own = [block for block in judgement.blocks if block.block == judgement.verdicts[0].block]
+    own = [block for block in judgement.blocks if stands_on(judgement.verdicts[0], block)]
     here = [block for block in judgement.blocks if block.sweep == dict(question.points[0])]
     return next(iter([*own, *here, *judgement.blocks]), None)
 

@@ -26,7 +26,7 @@ VIEWS = ("allocated", "reserved", "device", "host")
 SUSPECT = 0.05
 #: A number by itself: no part of a version, an address or another word, and no name of a rank, a process or a line.
 _NUMBER = re.compile(
-    r"(?P<name>\b(?:ranks?|process(?:es)?|pids?|lines?|ports?) \d+(?:, \d+)*)"
+    r"(?P<name>\b(?i:ranks?|process(?:es)?|pids?|lines?|ports?) \d+(?:, \d+)*)"
     r"|(?<![\w.,/-])(?P<number>[-+]?\d+(?:,\d{3})*(?:\.\d+)?%?)(?![\w/-]|[.,]\d)"
 )
 
@@ -182,7 +182,8 @@ def _evidence(trials: Sequence[Record], baseline: ArmResult | None) -> str:
     proof = next((trial.evidence for trial in trials if trial.evidence), {})
     cell = _whole_cell(trials[0])
     first_axes = {axis.name: each.axes[0].name for each in techniques() for axis in each.axes}
-    changed = {first_axes.get(axis, axis) for axis in cell if not baseline or cell[axis] != baseline.cell.get(axis)}
+    changed = {axis for axis in cell if not baseline or cell[axis] != baseline.cell.get(axis)}
+    changed |= {first_axes.get(axis, axis) for axis in changed}  # kinds name the axis, techniques their first one
     words = [str(proof[axis].get("word", "")) for axis in proof if axis in changed and isinstance(proof[axis], dict)]
     return ", ".join(word for word in words if word)
 
@@ -192,7 +193,7 @@ def _flags(trials: Sequence[Record], baseline: Sequence[Record]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for trial in trials:
         for warning in dict.fromkeys(warnings(trial)):
-            alike.setdefault(_NUMBER.sub(lambda found: found["name"] or "#", warning), []).append(warning)
+            alike.setdefault(_NUMBER.sub(lambda found: found["name"] or "\0", warning), []).append(warning)
     of_all = f" of {len(trials)} rounds)" if len(trials) > 1 else ""
     flags = [f"{_span(each)} ({len(each)}{of_all}" if of_all else _span(each) for each in alike.values()]
     gap = clock_gap(trials, baseline) if baseline and not trials[0].baseline else ""

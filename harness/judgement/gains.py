@@ -10,7 +10,7 @@ from harness.judgement.claims import Claim, Entry
 from harness.judgement.judged import BlockResult, Word
 from harness.judgement.metrics import Metric, Shape
 from harness.judgement.pairs import Measured, PairKey, measure, ratios
-from harness.judgement.site import Absent, Site, at_point, blocks_of, machine_of, site_in, standing
+from harness.judgement.site import Absent, Site, at_point, blocks_of, machine_of, one_a_point, standing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,8 +44,8 @@ def measure_entry(entry: Entry, claim: Claim, metric: Metric, blocks: Sequence[B
         return own
     at = entry.at or (claim.at if study == claim.study else {})
     same_machine = [block for block in own if machine_of(block) == machine_of(own[0])]
-    sites = [site for block in at_point(same_machine, at) for cell in entry.cells
-             if (site := site_in(block, cell, entry.baseline)) is not None]  # fmt: skip
+    here = at_point(same_machine, at)
+    sites = [site for cell in entry.cells for site in one_a_point(cell, entry.baseline, here).values()]
     faults = [standing(site, metric) for site in sites]
     usable = [site for site, fault in zip(sites, faults, strict=True) if fault is None]
     gains = [gain for site in usable if (gain := gain_at(site, metric, claim.view, entry.title)) is not None]

@@ -136,7 +136,7 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
             points = scope_of(claim, metric, site, blocks)
             scope, details["points"] = points.text, list(points.points)
         other = _other_baseline(claim, metric, site)
-        notes = notes_on(site, interval)
+        notes = notes_on(site, interval, metric)
         details |= {"notes": notes, "suspect": site.block.suspect, "elsewhere": _elsewhere(claim, metric, site, blocks)}
         reason = "; ".join([reason, *notes])
     return Verdict(
@@ -144,6 +144,7 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
         measured=found.measured, value=interval.value if interval else None, interval=ends,
         rounds=interval.rounds if interval else 0, rounds_needed=found.rounds_needed, scope=scope,
         metric=claim.metric or "", low=low, high=high, study=claim.study, block=site.block.block if site else "",
+        fingerprint=site.block.fingerprint if site else "",
         device=site.block.device if site else "", arm=site.arm.name if site else "",
         sweep=dict(site.block.sweep) if site else dict(claim.at), other_baseline=other, details=details,
     )  # fmt: skip

@@ -144,6 +144,8 @@ class Verdict:
     """The claimed range on the metric."""
     study: str = ""
     block: str = ""
+    fingerprint: str = ""
+    """Of the trials in that block that count: a study may have been run under several."""
     device: str = ""
     """Of the trials that were looked at; empty where there are none."""
     arm: str = ""
@@ -152,6 +154,11 @@ class Verdict:
     """The same metric against the obvious other baseline, in words."""
     details: dict[str, Any] = field(default_factory=dict)
     """Anything the claim's page shows beyond this: an order, a fit, predictions, the points of a sweep."""
+
+
+def stands_on(verdict: Verdict, block: BlockResult) -> bool:
+    """Whether this is the block that was judged: its key, under one fingerprint, on one device."""
+    return (block.block, block.fingerprint, block.device) == (verdict.block, verdict.fingerprint, verdict.device)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from harness.judgement.judged import BlockResult, Interval, Word
 from harness.judgement.metrics import Metric
 from harness.judgement.pairs import device_count, measure
 from harness.judgement.quantities import state_per_parameter
-from harness.judgement.site import Site, machine_of, site_in, standing
+from harness.judgement.site import Site, machine_of, one_a_point, standing, worth
 from harness.judgement.verdict import helped
 from harness.judgement.words import number
 from harness.judgement.zero import WHOLE_BYTES, Fit, OneDeviceCountError, StatePoint, fit, limit_of, sentence
@@ -20,13 +20,14 @@ from harness.trial.outcome import Outcome
 
 
 def judge_limit(claim: Claim, metric: Metric, site: Site, blocks: Sequence[BlockResult]) -> Finding:
-    """The fit over every device count at which the claim's cell ran on this machine; of `blocks` the first counts."""
+    """The fit over every device count at which the claim's cell ran on this machine."""
     same = [block for block in blocks if machine_of(block) == machine_of(site.block)]
-    sites = [each for block in same if (each := site_in(block, claim.cell, claim.baseline)) is not None]
     first: dict[int, Site] = {}
-    for each in sites:
-        if standing(each, metric) is None and _state(each.arm.trials):
-            first.setdefault(device_count(each.arm.cell), each)
+    for each in one_a_point(claim.cell, claim.baseline, same).values():
+        devices = device_count(each.arm.cell)
+        fits = standing(each, metric) is None and _state(each.arm.trials)
+        if fits and (devices not in first or worth(each) > worth(first[devices])):
+            first[devices] = each
     usable = list(first.values())
     states = {devices: state for devices, each in first.items() if (state := _state(each.arm.trials))}
     points = [StatePoint(devices=devices, bytes_per_parameter=state) for devices, state in states.items()]

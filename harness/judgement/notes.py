@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.experiment.cell import Cell, Workload
 from harness.judgement.judged import Interval
-from harness.judgement.metrics import METRICS
+from harness.judgement.metrics import METRICS, Metric, Statistic
 from harness.judgement.pairs import device_key
 from harness.judgement.site import Site, made_how
 from harness.judgement.validity import IDLED
@@ -17,9 +17,9 @@ from harness.trial.outcome import Outcome
 BEFORE = "was measured before"
 
 
-def notes_on(site: Site, interval: Interval | None) -> list[str]:
+def notes_on(site: Site, interval: Interval | None, metric: Metric | None = None) -> list[str]:
     """One clause each, the weightiest first."""
-    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_elsewhere(site), *_noise(site),
+    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_elsewhere(site, metric), *_noise(site),
             *_waits(site, interval), *_drift(site)]  # fmt: skip
 
 
@@ -55,9 +55,9 @@ def _dropped(site: Site, interval: Interval | None) -> list[str]:
     return [f"{interval.dropped} of {whole} rounds were dropped because an arm failed{f' ({why})' if why else ''}"]
 
 
-def _elsewhere(site: Site) -> list[str]:
+def _elsewhere(site: Site, metric: Metric | None) -> list[str]:
     """Rounds of which cell and baseline ran on different devices, so that they make no pair."""
-    if site.arm is site.baseline:
+    if site.arm is site.baseline or metric is None or metric.statistic is not Statistic.PAIRED:
         return []
     cell, baseline = ({(trial.round, device_key(trial)) for trial in arm.trials if trial.outcome is Outcome.OK}
                       for arm in (site.arm, site.baseline))  # fmt: skip

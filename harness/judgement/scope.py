@@ -10,7 +10,7 @@ from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import BlockResult, Word
 from harness.judgement.metrics import Metric
 from harness.judgement.pairs import measure
-from harness.judgement.site import Site, machine_of, measured_how, ok_count, site_in, standing
+from harness.judgement.site import Site, machine_of, one_a_point, site_in, standing
 from harness.judgement.verdict import decide
 
 HOLDS = frozenset({Word.CONFIRMED, Word.REACHED})
@@ -39,25 +39,15 @@ def scope_of(claim: Claim, metric: Metric, primary: Site, blocks: Sequence[Block
 
 def _sites(claim: Claim, primary: Site, blocks: Sequence[BlockResult]) -> list[Site]:
     """One site a point and cell, in the order of the sweep."""
-    found: dict[tuple[str, str], Site] = {}
     same = [block for block in blocks if machine_of(block) == machine_of(primary.block)]
+    found: list[Site] = []
     for cell in (claim.cell, *claim.also):
-        for block in same:
-            site = site_in(block, cell, claim.baseline)
-            if site is None:
-                continue
-            key = (show_settings(block.sweep), show_settings(cell))
-            if key not in found or _better(site, found[key], primary):
-                found[key] = site
-    return sorted(found.values(), key=lambda site: [(str(type(v)), v) for v in site.block.sweep.values()])
-
-
-def _better(site: Site, other: Site, primary: Site) -> bool:
-    """Where a point was run more than once, the primary block counts, then as in `site`."""
-    if other.block is primary.block:
-        return False
-    here, there = (measured_how(each.block, ok_count(each.arm)) for each in (site, other))
-    return site.block is primary.block or here > there
+        points = one_a_point(cell, claim.baseline, same)
+        own = site_in(primary.block, cell, claim.baseline)
+        if own is not None:  # what the verdict stands on is not shown from elsewhere
+            points[show_settings(primary.block.sweep), *machine_of(primary.block)] = own
+        found += points.values()
+    return sorted(found, key=lambda site: [(str(type(v)), v) for v in site.block.sweep.values()])
 
 
 def _point(claim: Claim, metric: Metric, site: Site) -> dict[str, Any]:

@@ -93,7 +93,36 @@ def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
     if not sites:
         lacking = " or ".join(f"{show_settings(each)!r}" for each in (claim.cell, claim.baseline))
         return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} has no trial of {lacking}")
-    return max(sites, key=lambda site: (*_standing(site.block, ok_count(site.arm)), _newest(site.block)))
+    return max(sites, key=worth)
+
+
+def worth(site: Site) -> tuple[bool, bool, int, int, str]:
+    """Of several blocks with one cell at one point that with the largest worth counts, wherever it is shown: on a GPU,
+    with rounds enough for a verdict, made in the newest way, with more rounds, run last."""
+    return *_standing(site.block, ok_count(site.arm)), _newest(site.block)
+
+
+def one_a_point(
+    cell: Mapping[str, object], baseline: Mapping[str, object], blocks: Iterable[BlockResult]
+) -> dict[tuple[str, str, str], Site]:
+    """The site of a cell at each sweep point of each machine: of several blocks there the one that counts (`worth`)."""
+    found: dict[tuple[str, str, str], Site] = {}
+    for block in blocks:
+        site, key = site_in(block, cell, baseline), (show_settings(block.sweep), *machine_of(block))
+        if site is not None and (key not in found or worth(site) > worth(found[key])):
+            found[key] = site
+    return found
+
+
+def current(blocks: Sequence[BlockResult]) -> tuple[BlockResult, ...]:
+    """Of the blocks of a study at one point of one machine the one that counts, in the order given."""
+    best: dict[tuple[str, ...], BlockResult] = {}
+    for block in blocks:
+        key = (block.study, show_settings(block.sweep), *machine_of(block))
+        if key not in best or _worth(block) > _worth(best[key]):
+            best[key] = block
+    kept = {id(block) for block in best.values()}
+    return tuple(block for block in blocks if id(block) in kept)
 
 
 def site_in(block: BlockResult, cell: Mapping[str, object], baseline: Mapping[str, object]) -> Site | None:

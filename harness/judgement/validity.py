@@ -22,6 +22,8 @@ UNSTEADY = 0.02
 CLOCK_GAP = 0.02
 #: A step that takes more than so many medians is an outlier, and said where such steps took this share of the window.
 OUTLIER, OUTLIERS = 5.0, 0.02
+#: Kinds of which steps are batches of a loader: prefetched ones come together.
+IN_BURSTS = frozenset({"loader-only", "workers-late", "epoch-turnaround"})
 #: A device that idles for more than this share of a step waits for the host, or for data.
 IDLE = 0.2
 IDLED = "the device idled"
@@ -107,12 +109,9 @@ def unsteady(record: Record) -> str:
 
 
 def outliers(record: Record) -> str:
-    """Single steps that held training up: something waited, mostly the host. They stay in the trial's mean.
-
-    Of training alone: batches of a loader come in bursts.
-    """
+    """Single steps that held the window up: something waited, mostly the host. They stay in the trial's mean."""
     steps = record.step_seconds
-    if record.kind != "training" or len(steps) < 2 * FEWEST_STEPS:
+    if record.kind in IN_BURSTS or len(steps) < 2 * FEWEST_STEPS:
         return ""
     usual, whole = median(steps), math.fsum(steps)
     lost = math.fsum(step - usual for step in steps if step > OUTLIER * usual)

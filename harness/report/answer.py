@@ -20,7 +20,7 @@ from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
 from harness.judgement.notes import BEFORE
-from harness.judgement.site import is_gpu
+from harness.judgement.site import current, is_gpu
 from harness.judgement.stats import MOST_ROUNDS
 from harness.report import formats
 from harness.report.contradictions import sides_of
@@ -70,7 +70,7 @@ def best_cells(reports: Mapping[str, Judgement]) -> list[str]:
     """Markdown: of each model and GPU the cell on one device with the most tokens/s; most of the peak first."""
     best: dict[tuple[str, str], tuple[str, BlockResult, ArmResult]] = {}
     for name, judgement in reports.items():
-        for block, arm in fastest(judgement.blocks):
+        for block, arm in fastest(current(judgement.blocks)):
             key = (block.model, block.device)
             known = best.get(key)
             if is_gpu(block) and arm.cell.get("devices", 1) == 1 and (known is None or speed(arm) > speed(known[2])):
@@ -139,14 +139,14 @@ def _linked(name: str, verdict: Verdict) -> str:
 
 
 def _what_would_settle(claim: Claim, verdict: Verdict) -> str:
-    """Of an open verdict on an interval: a statement of which rounds disagree, or an order, is not settled by more."""
-    if verdict.word is not Word.INCONCLUSIVE or verdict.interval is None:
+    """Of an open verdict on an interval: a fact on which rounds disagree, or an order, is not settled by more."""
+    if verdict.word is not Word.INCONCLUSIVE or claim.expect is not None or claim.form == "order":
         return ""
     if verdict.rounds < FEWEST_ROUNDS:
         return f"{FEWEST_ROUNDS} rounds at least"
-    if verdict.rounds_needed is not None:
-        return f"about {verdict.rounds_needed} rounds would settle it"
-    return "" if claim.form in {"statement", "order"} else f"not even {MOST_ROUNDS} rounds would settle it"
+    if verdict.rounds_needed is None:
+        return f"not even {MOST_ROUNDS} rounds would settle it"
+    return f"about {verdict.rounds_needed} rounds would settle it"
 
 
 def _verdicts(claim: str, reports: Mapping[str, Judgement]) -> list[tuple[str, Verdict]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from harness.judgement.claims import Claim, Claims, show_settings
-from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict
+from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, stands_on
 from harness.judgement.metrics import Metric, UnknownMetric, metric_named
 from harness.report import formats, proof, tables
 from harness.report.details import Detail, details
@@ -137,7 +137,7 @@ def _band(claim: Claim) -> Bounds:
 
 def primary_block(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> BlockResult | None:
     """The block that the verdict stands on, else the one at the claim's sweep point, else the study's first."""
-    by_key = [block for block in blocks if verdict.block and block.block == verdict.block]
+    by_key = [block for block in blocks if verdict.block and stands_on(verdict, block)]
     by_point = [block for block in blocks if claim.at.items() <= block.sweep.items()]
     return next(iter([*by_key, *by_point, *blocks]), None)
 

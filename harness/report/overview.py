@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from harness.judgement.claims import Claims
 from harness.judgement.judged import BlockResult, Judgement
+from harness.judgement.site import current
 from harness.report.contradictions import Contradiction, contradictions
 from harness.report.csvs import Row
 from harness.report.fastest import fastest_part
@@ -36,7 +37,7 @@ class Overview:
 
 def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview:
     """Put the sections together; one that has nothing to show says what is missing and what to run."""
-    blocks = judgement.blocks
+    blocks = current(judgement.blocks)
     drawn = _drawn(blocks, claims)
     parts = (
         frontier_part(blocks, gallery),

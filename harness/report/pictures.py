@@ -53,8 +53,8 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
 
 def extrapolated(verdict: Verdict, sweep: Sweep) -> list[curves.Line]:
     """From the last measured number of devices on, where judging has predicted more."""
-    own = [curve for curve in sweep.curves if curve.primary and curve.points]
-    if sweep.axis != "devices" or len(own) != 1:
+    own = [curve for curve in sweep.curves if curve.primary and curve.points and curve.device == verdict.device]
+    if sweep.axis != "devices" or not own:
         return []
     last = own[0].points[-1]
     more = {float(devices): each["ratio"] for devices, each in (verdict.details.get("predictions") or {}).items()}
@@ -77,7 +77,10 @@ def losses_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
     caption = f"Loss curves of study {block.study}{place}, mean over rounds; below, the distance from the baseline."
     return gallery.draw(
-        f"losses-{block.study}-{formats.settings(block.sweep)}-{block.block[:6]}", caption, drawing, size=(6.6, 4.1)
+        f"losses-{block.study}-{formats.settings(block.sweep)}-{block.block[:6]}-{block.fingerprint[:4]}",
+        caption,
+        drawing,
+        size=(6.6, 4.1),
     )
 
 

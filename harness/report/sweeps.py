@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import BlockResult
 from harness.judgement.metrics import Metric
-from harness.judgement.site import find, measured_how, ok_count
+from harness.judgement.site import Site, one_a_point, worth
 from harness.judgement.words import number
 from harness.report import formats
 from harness.report.families import Family, families
@@ -43,6 +43,7 @@ class Curve:
     """`8192: oom` for each point without a figure."""
     primary: bool
     """Of the claim's primary cell."""
+    device: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +145,9 @@ def _and(words: Sequence[str]) -> str:
 
 def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Family, group: Sequence[Family]) -> Curve:
     points, absent = [], []
-    for x, block in _one_a_point(family, cell).items():
+    counts = one_a_point(cell, claim.baseline, family.blocks).values()
+    best = {x: max(each, key=worth) for x, each in _by_x(family.axis, counts).items()}
+    for x, block in ((x, site.block) for x, site in sorted(best.items())):
         read = measured(block, cell, dict(claim.baseline), metric, claim.view)
         found = read.interval
         if found is not None:
@@ -154,18 +157,15 @@ def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Fam
     devices = {other.blocks[0].device for other in group}
     fixed = family.fixed if len(devices) > 1 else _own_words(family)
     name = show_settings(cell) if len(group) == 1 else f"{show_settings(cell)} ({fixed})"
-    return Curve(name=name, points=tuple(points), absent=tuple(absent), primary=cell == claim.cell)
+    return Curve(name=name, points=tuple(points), absent=tuple(absent), primary=cell == claim.cell,
+                 device=family.blocks[0].device)  # fmt: skip
 
 
-def _one_a_point(family: Family, cell: Mapping[str, object]) -> dict[float, BlockResult]:
-    """Where a point was run more than once, the block that a verdict would be on (`site.measured_how`)."""
-    best: dict[float, tuple[tuple[bool, int, int], BlockResult]] = {}
-    for block in family.blocks:
-        x, arm = float(block.sweep[family.axis]), find(block, cell)
-        worth = measured_how(block, ok_count(arm) if arm else 0)
-        if x not in best or worth > best[x][0]:
-            best[x] = (worth, block)
-    return {x: block for x, (_, block) in best.items()}
+def _by_x(axis: str, sites: Iterable[Site]) -> dict[float, list[Site]]:
+    found: dict[float, list[Site]] = {}
+    for site in sites:
+        found.setdefault(float(site.block.sweep[axis]), []).append(site)
+    return found
 
 
 def _own_words(family: Family) -> str:

@@ -122,12 +122,13 @@ def notes(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
         *((block, arm.name, flag) for block in blocks for arm in block.arms for flag in arm.flags),
         *((block, arm.name, arm.reason) for block in blocks for arm in block.arms if arm.reason),
     ]  # fmt: skip
-    again = "since" in _lead_columns(blocks)
-    lines = (
-        f"{' '.join(filter(None, [arm, formats.settings(block.sweep)])) or block.study}"
-        f"{f' ({_since(block)})' if again else ''}: {text}"
-        for block, arm, text in found
-    )
+    apart = [name for name in _lead_columns(blocks) if name != "sweep point"]
+
+    def where(block: BlockResult, arm: str) -> str:
+        place = " ".join(filter(None, [arm, formats.settings(block.sweep)])) or block.study
+        return f"{place} ({', '.join(_lead(block, apart))})" if apart else place
+
+    lines = (f"{where(block, arm)}: {text}" for block, arm, text in found)
     return tuple(dict.fromkeys(lines))
 
 

@@ -51,9 +51,8 @@ def _micro_batch_refusal(cell: Cell) -> str | None:
     if batch_size % count:
         return f"micro_batches={asked} does not divide batch_size={batch_size}; choose one of its divisors"
     if count < stages:
-        remedy = f"a batch_size that {stages} or more micro-batches divide"
-        if asked != "auto" and micro_batches(batch_size, stages) >= stages:
-            remedy = f"micro_batches of {stages} or more"
+        divisor = next((each for each in range(stages, batch_size + 1) if batch_size % each == 0), None)
+        remedy = f"micro_batches: {divisor}" if divisor else f"a batch_size of {stages} or more"
         return (
             f"parallel=pipeline with micro_batches={asked} cuts batch_size={batch_size} into {count}, and {stages} "
             f"stages need as many at least; choose {remedy}"

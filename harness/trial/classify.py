@@ -15,9 +15,17 @@ from harness.trial.supervision import Ending, Why
 _TAIL_LINES = 20
 _TAIL_WIDTH = 300
 #: What a rank says whose neighbour is gone: gloo, NCCL, the store of the ranks, the system.
-_BROKEN = re.compile(r"connection|peer|remote|socket|broken pipe|nccl|gloo", re.IGNORECASE)
-#: torch's words for a loader worker that SIGKILL ended; the second where it was missed before its signal was seen.
-_WORKER = re.compile(r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal: Killed|exited unexpectedly)")
+_BROKEN = re.compile(
+    r"connection (was |is )?(likely )?(reset|refused|closed|aborted|lost)|closed by peer|broken pipe|read error"
+    r"|got 0 bytes|\b(nccl|gloo)\b|remote (process|worker)|dist(store|network|backend)error|socket timeout",
+    re.IGNORECASE,
+)
+#: torch's words (and `worker.outcome_of`'s) for a loader worker that is gone: by SIGKILL, before its signal was seen,
+#: or as its batch was fetched. One that ended with an exit code was not killed.
+_WORKER = re.compile(
+    r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal: Killed|exited unexpectedly(?! with exit code))"
+    r"|DataLoader worker ended before its batch was fetched|Caught (ConnectionResetError|EOFError) in pin memory thread"
+)
 _FAILURES = frozenset({Outcome.CRASH, Outcome.OOM})
 
 
@@ -44,7 +52,7 @@ def classify(
     """
     tail = _tail(directory, ending)
     result, unreadable = _read(record_path)
-    killed = _killed_by_a_signal(ending)
+    killed = _killed_by_a_signal(ending, killed_for_memory)
     if result is not None and result.outcome is Outcome.CRASH and killed is not None and _BROKEN.search(result.reason):
         outcome, sentence = _of_a_dead_rank(ending, killed, killed_for_memory)
         reason = f"{sentence} The others then: {result.reason}"
@@ -83,7 +91,7 @@ def _without_result(ending: Ending, wall_limit_seconds: float, killed_for_memory
     return Outcome.CRASH, "Ended with status 0 but wrote no result."
 
 
-def _killed_by_a_signal(ending: Ending) -> int | None:
+def _killed_by_a_signal(ending: Ending, killed_for_memory: bool) -> int | None:
     """The rank that a signal ended, where another failed too and can have written the result.
 
     Which of them is seen to end first says nothing: a rank whose connection breaks is gone within milliseconds. Not
@@ -91,7 +99,10 @@ def _killed_by_a_signal(ending: Ending) -> int | None:
     """
     ended = {rank: status for rank, status in enumerate(ending.statuses) if status and rank not in ending.running}
     killed = [rank for rank, status in ended.items() if status < 0 and signal_name(-status) != "SIGABRT"]
-    return killed[0] if killed and len(ended) + len(ending.running) > len(killed) else None
+    if not killed or len(ended) + len(ending.running) == len(killed):
+        return None
+    for_memory = [rank for rank in killed if killed_for_memory and signal_name(-ended[rank]) == "SIGKILL"]
+    return [*for_memory, *killed][0]
 
 
 def _of_a_dead_rank(ending: Ending, rank: int, killed_for_memory: bool) -> tuple[Outcome, str]:

@@ -104,9 +104,14 @@ def test_like_warnings_of_several_rounds_become_one() -> None:
     records = [replace(each, warnings=[f"{each.round} of {each.round + 8} blocks"]) for each in plain]
     (block,) = compare(records).blocks
     assert arm(block, "baseline").flags == ("1 to 5 of 9 to 13 blocks (5 of 5 rounds)",)
-    records = [replace(each, warnings=[f"rank {each.round % 2} died"]) for each in plain]
+    records = [replace(each, warnings=[f"Rank {each.round % 2} died, # {each.round}"]) for each in plain]
     (block,) = compare(records).blocks
-    assert arm(block, "baseline").flags == ("rank 1 died (3 of 5 rounds)", "rank 0 died (2 of 5 rounds)"), "names"
+    assert arm(block, "baseline").flags == (
+        "Rank 1 died, # 1 to 5 (3 of 5 rounds)", "Rank 0 died, # 2 to 4 (2 of 5 rounds)"
+    ), "a rank is a name"  # fmt: skip
+    records = [replace(each, warnings=["5 5" if each.round == 1 else "# 5"]) for each in plain]
+    (block,) = compare(records).blocks
+    assert arm(block, "baseline").flags == ("5 5 (1 of 5 rounds)", "# 5 (4 of 5 rounds)")
     records = [replace(each, warnings=["7 allocator retries"] if each.round == 2 else []) for each in plain]
     (block,) = compare(records).blocks
     assert arm(block, "baseline").flags == ("7 allocator retries (1 of 5 rounds)",)

@@ -167,6 +167,8 @@ def test_rounds_whose_arms_ran_on_different_devices_are_said() -> None:
     found = verdict_on(make_claim(), records)
     assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
     assert "2 round(s) make no pair: cell and baseline ran on different devices" in found.reason
+    memory = verdict_on(make_claim(metric="peak_ratio", range=[0.5, 2.0]), records)
+    assert (memory.rounds, "no pair" in memory.reason) == (5, False), "maxima need no pairs"
 
 
 def test_an_axis_that_is_newer_than_the_baseline_is_no_change_of_it() -> None:
@@ -182,8 +184,28 @@ def test_an_axis_that_is_newer_than_the_baseline_is_no_change_of_it() -> None:
     before, after = (next(each for each in block.arms if each.role == "cell") for block in (plain, mixed))
     assert (after.parity.word, after.parity.margin) == (before.parity.word, before.parity.margin)
     assert after.evidence == before.evidence == "checkpointing seen"
+    assert all(each.cell["micro_batches"] == "auto" for each in mixed.arms)
     it = make_claim(cell={"checkpointing": "full"}, range=[0.7, 0.9])
-    assert verdict_on(it, [as_of(each) for each in make_records([shape])]).word is Word.CONFIRMED
+    renamed = [replace(each, arm="another name") if each.arm == "checkpointing=full" else each
+               for each in map(as_of, make_records([shape]))]  # fmt: skip
+    assert verdict_on(it, renamed).word is Word.CONFIRMED, "found by its cell"
+
+
+def test_evidence_is_found_by_its_axis_and_by_the_first_axis_of_its_technique() -> None:
+    """Kinds name the axis that they prove (`pin_memory`), techniques their first (`parallel` for `micro_batches`)."""
+    proofs = {"parallel": {"word": "10 + 6 layers"}, "pin_memory": {"word": "pinned"}}
+    for axis, usual, other, word in (
+        ("micro_batches", "auto", 4, "10 + 6 layers"),
+        ("pin_memory", False, True, "pinned"),
+    ):
+        records = [
+            replace(each, evidence=proofs, cell={**each.cell, **CELL, axis: usual if each.baseline else other})
+            for each in make_records([study()])
+        ]
+        (block,) = compare(records).blocks
+        baseline, changed = (next(each for each in block.arms if each.role == role) for role in ("baseline", "cell"))
+        assert changed.evidence == word
+        assert baseline.evidence == "10 + 6 layers, pinned"
 
 
 def test_a_cell_out_of_memory_takes_nothing_else_with_it() -> None:

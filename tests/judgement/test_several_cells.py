@@ -10,6 +10,7 @@ import pytest
 from harness.judgement.claims import Claim
 from harness.judgement.judged import Verdict, Word
 from harness.results.record import Record
+from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, make_claim, study, verdict_on
 from tests.records import PARAMETERS, CellShape, StudyShape, make_records
 
@@ -72,6 +73,19 @@ def test_an_entry_may_be_the_best_of_several_cells_and_live_in_another_study() -
     found = verdict_on(order(best, COMPILE), ranked(1.6, 1.3, 1.1) + make_records([other]))
     assert found.word is Word.CONFIRMED
     assert found.measured.startswith("batch size 1.99x")
+
+
+def test_an_entry_that_was_measured_again_is_judged_on_what_counts_now() -> None:
+    def made(records: list[Record], version: int) -> list[Record]:
+        return [replace(each, measuring={"version": version}, fingerprint=str(version) * 16) for each in records]
+
+    records = [*made(ranked(3.0, 1.5, 1.1), 1), *made(ranked(1.2, 1.5, 1.1), 2)]
+    found = verdict_on(order(COMPILE, FLASH, FUSED), records)
+    assert found.word is Word.REFUTED_BELOW
+    assert "compile=default (1.19x" in found.reason
+    newest_failed = [replace(each, outcome=Outcome.CRASH) for each in made(ranked(1.2, 1.5, 1.1), 2)]
+    older = verdict_on(order(COMPILE, FLASH, FUSED), [*made(ranked(3.0, 1.5, 1.1), 1), *newest_failed])
+    assert older.word is Word.CONFIRMED
 
 
 def test_memory_is_ranked_by_its_maxima() -> None:
@@ -186,6 +200,8 @@ def test_the_newest_trials_of_a_device_count_give_its_state() -> None:
     newer = [replace(each, measuring={"version": 2}, fingerprint="2" * 16) for each in sharded((2, 14), (2,))]
     for records in ([*older, *newer], [*newer, *older]):
         assert verdict_on(limit(), records).details["state"] == pytest.approx({"1": 16.0, "2": 9.0})
+    oom = [replace(each, outcome=Outcome.OOM) if each.cell["zero"] == 1 and each.round > 1 else each for each in newer]
+    assert verdict_on(limit(), [*oom, *older]).details["state"] == pytest.approx({"1": 16.0, "2": 10.0})
 
 
 def test_one_device_count_cannot_be_extrapolated_and_it_says_so() -> None:

@@ -76,6 +76,7 @@ def test_steps_that_were_held_up_are_said_and_stay_in_the_mean() -> None:
     assert warnings(trial(step_seconds=[0.1] * 19 + [0.49])) == []
     assert warnings(trial(step_seconds=[0.1] * 299 + [0.51])) == [], "under 2% of the window"
     assert warnings(trial(kind="loader-only", step_seconds=steps)) == [], "batches of a loader come in bursts"
+    assert warnings(trial(kind="attention-only", step_seconds=steps)) == warnings(held_up)
     assert warnings(trial(step_seconds=[0.1] * 6 + [2.0])) == [], "too few steps to call one of them usual"
 
 

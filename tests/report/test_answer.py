@@ -68,6 +68,7 @@ def test_another_report_that_decides_otherwise_is_not_passed_over(claims: Claims
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
+        ({"ratio": 1.75, "rounds": 1}, "3 rounds at least"),
         ({"ratio": 1.75, "rounds": 2}, "3 rounds at least"),
         ({"ratio": 1.5, "rounds": 3, "spread": 0.02}, "about 5 rounds would settle it"),
         ({"ratio": 1.527, "rounds": 3, "spread": 0.02}, "not even 500 rounds would settle it"),

@@ -203,19 +203,22 @@ def test_a_long_label_at_the_side_is_not_cut_off() -> None:
 )
 def test_a_limit_goes_on_from_the_last_measured_point(measured: list[float], beyond: list[float]) -> None:
     verdict = verdict_on(make_claim(form="limit", range=None, limit=4), [])
-    verdict = replace(verdict, details={"predictions": {"8": {"ratio": 3.0}, "64": {"ratio": 3.8}}})
+    verdict = replace(verdict, device="H100", details={"predictions": {"8": {"ratio": 3.0}, "64": {"ratio": 3.8}}})
     found = extrapolated(verdict, swept(measured))
     assert [list(line.xs) for line in found] == ([beyond] if beyond else [])
     assert all(line.dotted and line.ys[0] == measured[-1] / 2 for line in found)
     assert extrapolated(replace(verdict, details={}), swept(measured)) == []
     assert extrapolated(verdict, swept(measured, axis="batch_size")) == []
+    both = swept(measured)
+    other = replace(both.curves[0], device="H200", points=both.curves[0].points[:1])
+    assert extrapolated(verdict, replace(both, curves=(other, *both.curves))) == found, "of the verdict's own device"
 
 
 def swept(measured: list[float], axis: str = "devices") -> Sweep:
     points = tuple(Point(x=devices, value=devices / 2, low=None, high=None) for devices in measured)
     return Sweep(
         study="zero", axis=axis, fixed="", metric=METRICS["model_state_ratio"], sentences=(),
-        curves=(Curve(name="zero=1", points=points, absent=(), primary=True),),
+        curves=(Curve(name="zero=1", points=points, absent=(), primary=True, device="H100"),),
         table=Table(caption="", columns=(), rows=()),
     )  # fmt: skip
 

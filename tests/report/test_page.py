@@ -11,9 +11,10 @@ import pytest
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Word
 from harness.report import render_report
+from harness.report.claim_page import primary_block
 from harness.report.tables import notes, study_table
-from tests.judgement.claiming import make_claim, make_claims, study
-from tests.records import make_records
+from tests.judgement.claiming import CELL, make_claim, make_claims, study
+from tests.records import CellShape, make_records
 from tests.report import samples
 from tests.report.reading import see
 
@@ -187,3 +188,30 @@ def test_blocks_at_one_point_are_told_apart_by_when_they_ran() -> None:
         if each.endswith("a word (3 of 3 rounds)")
     ]
     assert [line[:17] for line in said] == ["baseline (2026-03", "baseline (2026-04"]
+
+
+def test_a_claims_page_shows_the_block_that_was_judged() -> None:
+    """Two generations share a block's key: the page of an inconclusive claim showed the other's failed parity."""
+    older = make_records([study(CellShape(settings=CELL, ratio=1.75, loss_shift=1.0))], rounds=3)
+    newer = [
+        replace(each, measuring={"version": 2}, fingerprint="2" * 16) for each in make_records([study()], rounds=3)
+    ]
+    claims = make_claims(make_claim())
+    found = judge([*older, *newer], claims)
+    verdict = found.verdicts[0]
+    assert verdict.word is Word.CONFIRMED
+    shown = primary_block(claims.claims["it"], verdict, found.blocks)
+    assert shown is not None
+    assert shown.fingerprint == "2" * 16
+    assert all(arm.parity.holds is not False for arm in shown.arms)
+
+
+def test_notes_of_several_devices_say_which() -> None:
+    here = make_records([study()], rounds=3)
+    there = [
+        replace(each, warnings=["a word"], environment={
+            **each.environment, "devices": [{**one, "name": "NVIDIA H200"} for one in each.environment["devices"]]})
+        for each in here
+    ]  # fmt: skip
+    said = notes(judge([*here, *there], make_claims(make_claim())).blocks)
+    assert "baseline (NVIDIA H200): a word (3 of 3 rounds)" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,8 @@ from harness.judgement.metrics import METRICS
 from harness.report.contradictions import bounds_on
 from harness.report.families import families
 from harness.report.sweeps import Curve, Point, sweeps_of, where_it_holds
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
 from tests.judgement.claiming import make_claim, make_claims, study
 from tests.records import CellShape, make_records
 
@@ -103,19 +106,45 @@ def test_a_grid_is_one_figure_with_a_line_for_each_row() -> None:
     assert lines(*points) == [[("workers", "prefetch 2, GPU", [1, 4, 8]), ("workers", "prefetch 4, GPU", [1, 4, 8])]]
 
 
-def test_a_point_that_was_run_again_stands_once_on_its_curve() -> None:
-    """`at 2 it is 1.16x, at 2 it is 1.19x`, and a figure with their mean."""
-    cell = CellShape(settings={"precision": "bf16"}, ratio=1.2)
-    swept = study(cell, sweep=("batch_size", (2, 8)))
-    older = make_records([replace(swept, sweep=("batch_size", (2,)))], ratio=3.0)
-    newer = make_records([swept], rounds=3, step_spread=0.0, spread=0.001)
-    blocks = judge(
-        [*(replace(each, measuring={"version": version}, fingerprint=str(version) * 16)
-           for version, records in ((1, older), (2, newer)) for each in records)], make_claims(make_claim())
-    ).blocks  # fmt: skip
-    (found,) = sweeps_of(make_claim(range=[1.1, 1.3]), SPEEDUP, blocks)
+def generations(older: list[Record], newer: list[Record], *, same_version: bool = False) -> list[BlockResult]:
+    first = 2 if same_version else 1
+    records = [
+        replace(each, measuring={"version": version}, fingerprint=mark * 16,
+                started_at=each.started_at.replace("2026-03", month))
+        for records, version, mark, month in ((older, first, "a", "2026-03"), (newer, 2, "b", "2026-04"))
+        for each in records
+    ]  # fmt: skip
+    return list(judge(records, make_claims(make_claim())).blocks)
+
+
+def on_curve(blocks: list[BlockResult], **fields: Any) -> list[tuple[float, float]]:
+    (found,) = sweeps_of(make_claim(range=[1.1, 1.3], **fields), SPEEDUP, blocks)
     (line,) = found.curves
-    assert [(point.x, round(point.value, 2)) for point in line.points] == [(2, 1.2), (8, 1.2)]
+    return [(point.x, round(point.value, 2)) for point in line.points]
+
+
+SWEPT = study(CellShape(settings={"precision": "bf16"}, ratio=1.2), sweep=("batch_size", (2, 8)))
+
+
+@pytest.mark.parametrize("same_version", [False, True], ids=["made in a newer way", "run later"])
+def test_a_point_that_was_run_again_stands_once_on_its_curve(same_version: bool) -> None:
+    """`at 2 it is 1.16x, at 2 it is 1.19x`, and a figure with their mean."""
+    first = replace(SWEPT, sweep=("batch_size", (2,)))
+    older, newer = make_records([first], ratio=3.0, rounds=3), make_records([SWEPT], rounds=3, spread=0.001)
+    blocks = generations(older, newer, same_version=same_version)
+    assert on_curve(blocks) == [(2, 1.2), (8, 1.2)]
+    assert on_curve(blocks[::-1]) == [(2, 1.2), (8, 1.2)]
+
+
+def test_a_newer_block_in_which_the_cell_failed_or_has_no_baseline_leaves_the_older_point() -> None:
+    tf32 = CellShape(settings={"precision": "tf32"}, ratio=1.0)
+    both = replace(SWEPT, cells=(*SWEPT.cells, tf32))
+    older = make_records([both], rounds=3, spread=0.001)
+    crash = replace(SWEPT, cells=(replace(SWEPT.cells[0], outcome=Outcome.CRASH), tf32), sweep=("batch_size", (2,)))
+    assert on_curve(generations(older, make_records([crash]))) == [(2, 1.2), (8, 1.2)]
+    bare = replace(SWEPT, sweep=("batch_size", (2,)))
+    blocks = generations(older, make_records([bare], ratio=3.0))
+    assert on_curve(blocks, baseline={"precision": "tf32"}) == [(2, 1.2), (8, 1.2)]
 
 
 def test_points_of_words_are_no_line() -> None:

@@ -81,14 +81,17 @@ class TestRefusedBeforeLaunch:
 
     @pytest.mark.parametrize(
         ("batch_size", "asked", "remedy"),
-        [(1, "auto", "a batch_size that 2 or more micro-batches divide"), (4, 1, "micro_batches of 2 or more"),
-         (11, "auto", "a batch_size that 2 or more"), (11, 1, "a batch_size that 2 or more")],
+        [(1, "auto", "a batch_size of 2 or more"), (4, 1, "micro_batches: 2"), (9, 1, "micro_batches: 3"),
+         (11, "auto", "micro_batches: 11"), (11, 1, "micro_batches: 11")],
     )  # fmt: skip
     def test_fewer_micro_batches_than_stages(self, batch_size: int, asked: str | int, remedy: str) -> None:
         """torch's schedule ends with an error there, once the model is built."""
         why = refused(parallel="pipeline", devices=2, batch_size=batch_size, micro_batches=asked)
         assert f"micro_batches={asked} cuts batch_size={batch_size} into 1" in str(why)
-        assert f"choose {remedy}" in str(why)
+        assert str(why).endswith(f"choose {remedy}")
+        if remedy.startswith("micro"):
+            number = int(remedy.removeprefix("micro_batches: "))
+            assert refused(parallel="pipeline", devices=2, batch_size=batch_size, micro_batches=number) is None
 
     def test_sharded_4_bit_weights_are_stored_in_the_type_that_computes(self) -> None:
         nf4 = {"quantization": "nf4", "lora": 8, "parallel": "fsdp", "devices": 2}

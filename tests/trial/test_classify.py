@@ -74,6 +74,7 @@ def test_another_error_than_a_broken_connection_is_the_cause_itself(tmp_path: Pa
     [
         "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",
         "RuntimeError: DataLoader worker (pid(s) 4711, 4712) exited unexpectedly",
+        "DataLoader worker ended before its batch was fetched: [Errno 104] Connection reset by peer",
     ],
 )
 @pytest.mark.parametrize(("for_memory", "outcome"), [(True, Outcome.OOM), (False, Outcome.CRASH)])
@@ -87,6 +88,45 @@ def test_a_loader_worker_that_the_kernel_killed_for_memory(
     assert found.outcome is outcome
     assert found.reason.endswith(says)
     assert ("the host ran out of memory" in found.reason) == for_memory
+
+
+def test_a_loader_worker_that_ended_by_itself_was_not_killed(tmp_path: Path) -> None:
+    says = "RuntimeError: DataLoader worker (pid 4711) exited unexpectedly with exit code 1. Details are lost."
+    path = tmp_path / "result.json"
+    TrialResult(outcome=Outcome.CRASH, reason=says).write(path)
+    ending = Ending(statuses=(1,), first_dead=0)
+    found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=True)
+    assert (found.outcome, found.reason) == (Outcome.CRASH, says)
+
+
+def test_of_two_ranks_that_signals_ended_the_one_killed_for_memory_counts(tmp_path: Path) -> None:
+    ending = Ending(statuses=(SEGMENTATION_FAULT, 1, KILLED), first_dead=0)
+    found = of(tmp_path, ending, for_memory=True)
+    assert found.outcome is Outcome.OOM
+    assert found.reason.startswith("Rank 2 of 3 was killed by the kernel")
+    assert of(tmp_path, ending).reason.startswith("Rank 0 of 3 was killed by SIGSEGV")
+
+
+@pytest.mark.parametrize(
+    ("says", "broken"),
+    [
+        (BROKEN, True),
+        ("RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:50597: Connection reset by peer", True),
+        ("DistBackendError: NCCL error: remote process exited or there was a network error", True),
+        ("DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//0", True),
+        ("DistNetworkError: failed to recv, got 0 bytes", True),
+        ("HFValidationError: 'remote/x' is not a local folder", False),
+        ("ValueError: a wrong shape", False),
+        ("OSError: no socket_options.json in the model folder", False),
+    ],
+)
+def test_words_of_a_broken_connection(tmp_path: Path, says: str, broken: bool) -> None:
+    path = tmp_path / "result.json"
+    TrialResult(outcome=Outcome.CRASH, reason=says).write(path)
+    ending = Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=0)
+    found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=False)
+    assert found.reason.startswith("Rank 1 of 2 was killed by SIGSEGV") == broken
+    assert says in found.reason
 
 
 @pytest.mark.train
