@@ -181,9 +181,10 @@ def _evidence(trials: Sequence[Record], baseline: ArmResult | None) -> str:
     """The words for the axes in which the arm differs from the baseline; for the baseline all of its own."""
     proof = next((trial.evidence for trial in trials if trial.evidence), {})
     cell = _whole_cell(trials[0])
-    first_axes = {axis.name: each.axes[0].name for each in techniques() for axis in each.axes}
+    owners = {axis.name: number for number, each in enumerate(techniques()) for axis in each.axes}
     changed = {axis for axis in cell if not baseline or cell[axis] != baseline.cell.get(axis)}
-    changed |= {first_axes.get(axis, axis) for axis in changed}  # kinds name the axis, techniques their first one
+    # a technique proves all of its axes under one of them
+    changed |= {axis for axis, owner in owners.items() if owner in {owners.get(each) for each in changed}}
     words = [str(proof[axis].get("word", "")) for axis in proof if axis in changed and isinstance(proof[axis], dict)]
     return ", ".join(word for word in words if word)
 

@@ -45,7 +45,11 @@ def measure_entry(entry: Entry, claim: Claim, metric: Metric, blocks: Sequence[B
     at = entry.at or (claim.at if study == claim.study else {})
     same_machine = [block for block in own if machine_of(block) == machine_of(own[0])]
     here = at_point(same_machine, at)
-    sites = [site for cell in entry.cells for site in one_a_point(cell, entry.baseline, here).values()]
+
+    def measures(site: Site) -> bool:
+        return standing(site, metric) is None and gain_at(site, metric, claim.view, entry.title) is not None
+
+    sites = [site for cell in entry.cells for site in one_a_point(cell, entry.baseline, here, measures).values()]
     faults = [standing(site, metric) for site in sites]
     usable = [site for site, fault in zip(sites, faults, strict=True) if fault is None]
     gains = [gain for site in usable if (gain := gain_at(site, metric, claim.view, entry.title)) is not None]

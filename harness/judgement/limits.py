@@ -23,10 +23,13 @@ def judge_limit(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Block
     """The fit over every device count at which the claim's cell ran on this machine."""
     same = [block for block in blocks if machine_of(block) == machine_of(site.block)]
     first: dict[int, Site] = {}
-    for each in one_a_point(claim.cell, claim.baseline, same).values():
+
+    def measures(each: Site) -> bool:
+        return standing(each, metric) is None and _state(each.arm.trials) is not None
+
+    for each in filter(measures, one_a_point(claim.cell, claim.baseline, same, measures).values()):
         devices = device_count(each.arm.cell)
-        fits = standing(each, metric) is None and _state(each.arm.trials)
-        if fits and (devices not in first or worth(each) > worth(first[devices])):
+        if devices not in first or worth(each) > worth(first[devices]):
             first[devices] = each
     usable = list(first.values())
     states = {devices: state for devices, each in first.items() if (state := _state(each.arm.trials))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.experiment.study import FEWEST_ROUNDS
@@ -96,33 +96,49 @@ def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
     return max(sites, key=worth)
 
 
-def worth(site: Site) -> tuple[bool, bool, int, int, str]:
+def worth(site: Site) -> tuple[bool, bool, bool, int, int, str]:
     """Of several blocks with one cell at one point that with the largest worth counts, wherever it is shown: on a GPU,
-    with rounds enough for a verdict, made in the newest way, with more rounds, run last."""
-    return *_standing(site.block, ok_count(site.arm)), _newest(site.block)
+    measured at all, with rounds enough for a verdict, made in the newest way, with more rounds, run last."""
+    rounds = min(ok_count(site.arm), ok_count(site.baseline))
+    return is_gpu(site.block), rounds > 0, *measured_how(site.block, rounds), _newest(site.block)
 
 
 def one_a_point(
-    cell: Mapping[str, object], baseline: Mapping[str, object], blocks: Iterable[BlockResult]
+    cell: Mapping[str, object],
+    baseline: Mapping[str, object],
+    blocks: Iterable[BlockResult],
+    usable: Callable[[Site], bool] = lambda site: True,
 ) -> dict[tuple[str, str, str], Site]:
-    """The site of a cell at each sweep point of each machine: of several blocks there the one that counts (`worth`)."""
-    found: dict[tuple[str, str, str], Site] = {}
+    """The site of a cell at each sweep point of each machine: of several blocks there the one that counts (`worth`).
+
+    Args:
+        usable: what a figure can be had from counts before what has none.
+    """
+    best: dict[tuple[str, str, str], tuple[bool, Site]] = {}
     for block in blocks:
         site, key = site_in(block, cell, baseline), (show_settings(block.sweep), *machine_of(block))
-        if site is not None and (key not in found or worth(site) > worth(found[key])):
-            found[key] = site
-    return found
+        if site is None:
+            continue
+        good = usable(site)
+        if key not in best or (good, *worth(site)) > (best[key][0], *worth(best[key][1])):
+            best[key] = (good, site)
+    return {key: site for key, (_, site) in best.items()}
 
 
 def current(blocks: Sequence[BlockResult]) -> tuple[BlockResult, ...]:
-    """Of the blocks of a study at one point of one machine the one that counts, in the order given."""
-    best: dict[tuple[str, ...], BlockResult] = {}
-    for block in blocks:
-        key = (block.study, show_settings(block.sweep), *machine_of(block))
-        if key not in best or _worth(block) > _worth(best[key]):
-            best[key] = block
-    kept = {id(block) for block in best.values()}
-    return tuple(block for block in blocks if id(block) in kept)
+    """Without the blocks that another one stands for: the same block, run again on such a machine, of more worth, and
+    with an ok trial of each arm that has one here."""
+    return tuple(
+        block for block in blocks
+        if not any(_worth(other) > _worth(block) and _stands_for(other, block) for other in blocks)
+    )  # fmt: skip
+
+
+def _stands_for(other: BlockResult, block: BlockResult) -> bool:
+    if other.block != block.block or machine_of(other) != machine_of(block):
+        return False
+    measured = [{arm.name for arm in each.arms if ok_count(arm)} for each in (block, other)]
+    return measured[0] <= measured[1]
 
 
 def site_in(block: BlockResult, cell: Mapping[str, object], baseline: Mapping[str, object]) -> Site | None:

@@ -54,7 +54,7 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview
         ),
         targets_part(judgement, claims, gallery),
         estimator_part(blocks, claims, gallery),
-        noise_part(blocks, gallery),
+        noise_part(judgement.blocks, gallery),
     )  # fmt: skip
     rows = {part.anchor: list(part.rows) for part in parts if part.rows}
     return Overview(contradictions=contradictions(judgement, claims, gallery), parts=parts, tables=rows)

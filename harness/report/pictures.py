@@ -54,7 +54,7 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
 def extrapolated(verdict: Verdict, sweep: Sweep) -> list[curves.Line]:
     """From the last measured number of devices on, where judging has predicted more."""
     own = [curve for curve in sweep.curves if curve.primary and curve.points and curve.device == verdict.device]
-    if sweep.axis != "devices" or not own:
+    if sweep.axis != "devices" or len(own) != 1:
         return []
     last = own[0].points[-1]
     more = {float(devices): each["ratio"] for devices, each in (verdict.details.get("predictions") or {}).items()}

@@ -52,7 +52,9 @@ def _micro_batch_refusal(cell: Cell) -> str | None:
         return f"micro_batches={asked} does not divide batch_size={batch_size}; choose one of its divisors"
     if count < stages:
         divisor = next((each for each in range(stages, batch_size + 1) if batch_size % each == 0), None)
-        remedy = f"micro_batches: {divisor}" if divisor else f"a batch_size of {stages} or more"
+        remedy = (
+            f"micro_batches: {divisor}" if divisor else f"a batch_size of {stages} or more, and micro_batches: auto"
+        )
         return (
             f"parallel=pipeline with micro_batches={asked} cuts batch_size={batch_size} into {count}, and {stages} "
             f"stages need as many at least; choose {remedy}"

@@ -16,8 +16,9 @@ _TAIL_LINES = 20
 _TAIL_WIDTH = 300
 #: What a rank says whose neighbour is gone: gloo, NCCL, the store of the ranks, the system.
 _BROKEN = re.compile(
-    r"connection (was |is )?(likely )?(reset|refused|closed|aborted|lost)|closed by peer|broken pipe|read error"
-    r"|got 0 bytes|\b(nccl|gloo)\b|remote (process|worker)|dist(store|network|backend)error|socket timeout",
+    r"connection ?(was |is )?(likely )?(reset|refused|closed|abort|lost|timed out)|closed by peer|broken ?pipe"
+    r"|read error|got 0 bytes|nccl|gloo|remote (process|worker)|dist(store|network|backend)error"
+    r"|socket (timeout|closed)|client socket|pair closure|monitoredbarrier",
     re.IGNORECASE,
 )
 #: torch's words (and `worker.outcome_of`'s) for a loader worker that is gone: by SIGKILL, before its signal was seen,

@@ -12,6 +12,7 @@ from harness.judgement.compare import compare
 from harness.judgement.judge import judge
 from harness.judgement.judged import Word
 from harness.judgement.rows import claims_rows, verdict_objects
+from harness.judgement.site import current
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, make_claim, make_claims, study, verdict_on
@@ -197,6 +198,7 @@ def test_evidence_is_found_by_its_axis_and_by_the_first_axis_of_its_technique() 
     for axis, usual, other, word in (
         ("micro_batches", "auto", 4, "10 + 6 layers"),
         ("pin_memory", False, True, "pinned"),
+        ("non_blocking", False, True, "pinned"),
     ):
         records = [
             replace(each, evidence=proofs, cell={**each.cell, **CELL, axis: usual if each.baseline else other})
@@ -506,3 +508,34 @@ def test_no_records_at_all() -> None:
     found = judge([], make_claims(make_claim()))
     assert [verdict.word for verdict in found.verdicts] == [Word.NOT_RUN]
     assert (found.blocks, found.excluded) == ((), ())
+
+
+# -- several generations of a study ------------------------------------------------------------------------------------
+
+
+def generation(records: list[Record], version: int) -> list[Record]:
+    return [replace(each, measuring={"version": version}, fingerprint=str(version) * 16) for each in records]
+
+
+def test_a_block_is_current_unless_another_one_stands_for_all_of_it() -> None:
+    older, newer = (generation(make_records([study()]), version) for version in (1, 2))
+    blocks = compare([*older, *newer]).blocks
+    assert [block.fingerprint[0] for block in current(blocks)] == ["2"]
+    crashed = [replace(each, outcome=Outcome.CRASH) if each.arm == "precision=bf16" else each for each in newer]
+    blocks = compare([*older, *crashed]).blocks
+    assert [block.fingerprint[0] for block in current(blocks)] == ["1", "2"], "its cell is measured in the older alone"
+    other = make_records([study(baseline={"batch_size": 4})])
+    blocks = compare([*older, *generation(other, 2)]).blocks
+    assert [block.fingerprint[0] for block in current(blocks)] == ["1", "2"], "another experiment of the same study"
+
+
+def test_the_scope_is_that_of_the_block_that_was_judged() -> None:
+    """A further cell is shown from the judged block, though another one has more rounds of it."""
+    tf32 = CellShape(settings={"precision": "tf32"}, ratio=1.75)
+    it = make_claim(also=[{"precision": "tf32"}])
+    newer = generation(make_records([study(cell(), replace(tf32, ratio=1.2))], rounds=3), 2)
+    older = generation(make_records([study(cell(ratio=1.6), tf32)], rounds=5), 1)
+    few = [replace(each, outcome=Outcome.CRASH) if each.arm == "precision=tf32" and each.round > 2 else each
+           for each in newer]  # fmt: skip
+    points = {each["name"]: each["rounds"] for each in verdict_on(it, [*older, *few]).details["points"]}
+    assert points == {"precision=bf16": 3, "precision=tf32": 2}

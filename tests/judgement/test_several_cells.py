@@ -84,8 +84,16 @@ def test_an_entry_that_was_measured_again_is_judged_on_what_counts_now() -> None
     assert found.word is Word.REFUTED_BELOW
     assert "compile=default (1.19x" in found.reason
     newest_failed = [replace(each, outcome=Outcome.CRASH) for each in made(ranked(1.2, 1.5, 1.1), 2)]
-    older = verdict_on(order(COMPILE, FLASH, FUSED), [*made(ranked(3.0, 1.5, 1.1), 1), *newest_failed])
-    assert older.word is Word.CONFIRMED
+    older = made(ranked(3.0, 1.5, 1.1), 1)
+    assert verdict_on(order(COMPILE, FLASH, FUSED), [*older, *newest_failed]).word is Word.CONFIRMED
+    no_baseline = [replace(each, outcome=Outcome.CRASH) if each.baseline else each
+                   for each in made(ranked(1.2, 1.5, 1.1), 2)]  # fmt: skip
+    assert verdict_on(order(COMPILE, FLASH, FUSED), [*older, *no_baseline]).word is Word.CONFIRMED
+    no_cell = [replace(each, outcome=Outcome.CRASH) if each.arm == "compile=default" else each
+               for each in made(ranked(1.2, 1.5, 1.1), 2)]  # fmt: skip
+    few = [each for each in older if each.round < 3]
+    found = verdict_on(order(COMPILE, FLASH, FUSED), [*few, *no_cell])
+    assert "compile=default 3." in found.measured or "compile=default 2.9" in found.measured
 
 
 def test_memory_is_ranked_by_its_maxima() -> None:
@@ -202,6 +210,10 @@ def test_the_newest_trials_of_a_device_count_give_its_state() -> None:
         assert verdict_on(limit(), records).details["state"] == pytest.approx({"1": 16.0, "2": 9.0})
     oom = [replace(each, outcome=Outcome.OOM) if each.cell["zero"] == 1 and each.round > 1 else each for each in newer]
     assert verdict_on(limit(), [*oom, *older]).details["state"] == pytest.approx({"1": 16.0, "2": 10.0})
+    crashed = [replace(each, outcome=Outcome.CRASH) if each.baseline else each for each in newer]
+    unsaid = [replace(each, model_state_bytes={}) for each in newer]
+    for without in (crashed, unsaid):
+        assert verdict_on(limit(), [*without, *older]).details["state"] == pytest.approx({"1": 16.0, "2": 10.0})
 
 
 def test_one_device_count_cannot_be_extrapolated_and_it_says_so() -> None:

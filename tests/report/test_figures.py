@@ -212,6 +212,8 @@ def test_a_limit_goes_on_from_the_last_measured_point(measured: list[float], bey
     both = swept(measured)
     other = replace(both.curves[0], device="H200", points=both.curves[0].points[:1])
     assert extrapolated(verdict, replace(both, curves=(other, *both.curves))) == found, "of the verdict's own device"
+    twice = replace(both, curves=(both.curves[0], both.curves[0]))
+    assert extrapolated(verdict, twice) == [], "which of two is not known"
 
 
 def swept(measured: list[float], axis: str = "devices") -> Sweep:

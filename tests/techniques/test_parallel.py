@@ -81,7 +81,9 @@ class TestRefusedBeforeLaunch:
 
     @pytest.mark.parametrize(
         ("batch_size", "asked", "remedy"),
-        [(1, "auto", "a batch_size of 2 or more"), (4, 1, "micro_batches: 2"), (9, 1, "micro_batches: 3"),
+        [(1, "auto", "a batch_size of 2 or more, and micro_batches: auto"),
+         (1, 1, "a batch_size of 2 or more, and micro_batches: auto"),
+         (4, 1, "micro_batches: 2"), (9, 1, "micro_batches: 3"),
          (11, "auto", "micro_batches: 11"), (11, 1, "micro_batches: 11")],
     )  # fmt: skip
     def test_fewer_micro_batches_than_stages(self, batch_size: int, asked: str | int, remedy: str) -> None:
@@ -89,9 +91,10 @@ class TestRefusedBeforeLaunch:
         why = refused(parallel="pipeline", devices=2, batch_size=batch_size, micro_batches=asked)
         assert f"micro_batches={asked} cuts batch_size={batch_size} into 1" in str(why)
         assert str(why).endswith(f"choose {remedy}")
-        if remedy.startswith("micro"):
-            number = int(remedy.removeprefix("micro_batches: "))
-            assert refused(parallel="pipeline", devices=2, batch_size=batch_size, micro_batches=number) is None
+        batch_size = 2 if "a batch_size of 2" in remedy else batch_size
+        parts = remedy.rpartition(": ")[2]
+        followed: dict[str, Any] = {"batch_size": batch_size, "micro_batches": parts if parts == "auto" else int(parts)}
+        assert refused(parallel="pipeline", devices=2, **followed) is None
 
     def test_sharded_4_bit_weights_are_stored_in_the_type_that_computes(self) -> None:
         nf4 = {"quantization": "nf4", "lora": 8, "parallel": "fsdp", "devices": 2}
