@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
@@ -113,16 +113,17 @@ def _arm(trials: Sequence[Record], baseline: ArmResult | None, alone: LossPairs)
     memory = {view: peaks for view in VIEWS if (peaks := _peaks(good, view)) is not None}
     before = baseline.memory if baseline else {}
     plain = baseline.trials if baseline else ()
+    cell = _whole_cell(first)
     bare = ArmResult(
         name=first.arm, role="control" if first.control else "baseline" if first.baseline else "cell",
-        cell=_whole_cell(first), cell_key=first.cell_key,
+        cell=cell, cell_key=first.cell_key,
         outcomes=dict(Counter(str(trial.outcome) for trial in trials)),
         reason=_failures(trials), tokens_per_second=math.exp(logs.mean) if logs else None, spread=spread,
         noise=noise_label(spread), speedup=None, memory=memory,
         memory_ratio={view: peaks[0] / before[view][0] for view, peaks in memory.items() if before.get(view, (0,))[0]},
         mfu=_mean(trial.mfu for trial in good), hfu=_mean(trial.hfu for trial in good), phases=_phases(good),
-        parity=_parity(trials, good, plain, alone) if baseline else Parity(word="is the baseline", holds=None),
-        evidence=_evidence(trials, baseline), flags=tuple(_flags(trials, plain)), trials=tuple(trials),
+        parity=_parity(trials, good, cell, baseline, alone) if baseline else Parity(word="is the baseline", holds=None),
+        evidence=_evidence(trials, cell, baseline), flags=tuple(_flags(trials, plain)), trials=tuple(trials),
     )  # fmt: skip
     return replace(bare, speedup=_speedup(bare, baseline)) if baseline else bare
 
@@ -138,14 +139,16 @@ def _speedup(arm: ArmResult, baseline: ArmResult) -> Interval | None:
     return found.interval if found else None
 
 
-def _parity(trials: Sequence[Record], good: Sequence[Record], plain: Sequence[Record], alone: LossPairs) -> Parity:
-    first = trials[0]
-    if first.kind != "training":
-        return Parity(word="not applicable: no training", holds=None, reason=f"{first.kind} trains no model")
+def _parity(
+    trials: Sequence[Record], good: Sequence[Record], cell: Mapping[str, Any], baseline: ArmResult, alone: LossPairs
+) -> Parity:
+    kind = trials[0].kind
+    if kind != "training":
+        return Parity(word="not applicable: no training", holds=None, reason=f"{kind} trains no model")
     if not good:
         return Parity(word="not checked: no trial is ok", holds=None)
-    losses = replace(alone, pairs=_curves(good, plain))
-    return judge_parity(_whole_cell(first), _whole_cell(plain[0]), computed(trials), losses)
+    losses = replace(alone, pairs=_curves(good, baseline.trials))
+    return judge_parity(cell, baseline.cell, computed(trials), losses)
 
 
 def _curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:
@@ -177,16 +180,15 @@ def _failures(trials: Sequence[Record]) -> str:
     return "; ".join(parts)
 
 
-def _evidence(trials: Sequence[Record], baseline: ArmResult | None) -> str:
+def _evidence(trials: Sequence[Record], cell: Mapping[str, Any], baseline: ArmResult | None) -> str:
     """The words for the axes in which the arm differs from the baseline; for the baseline all of its own."""
     proof = next((trial.evidence for trial in trials if trial.evidence), {})
-    cell = _whole_cell(trials[0])
     owners = {axis.name: number for number, each in enumerate(techniques()) for axis in each.axes}
     changed = {axis for axis in cell if not baseline or cell[axis] != baseline.cell.get(axis)}
+    at_work = {owners[axis] for axis in changed if axis in owners}
     # a technique proves all of its axes under one of them
-    changed |= {axis for axis, owner in owners.items() if owner in {owners.get(each) for each in changed}}
-    words = [str(proof[axis].get("word", "")) for axis in proof if axis in changed and isinstance(proof[axis], dict)]
-    return ", ".join(word for word in words if word)
+    shown = [each for axis, each in proof.items() if axis in changed or owners.get(axis) in at_work]
+    return ", ".join(word for each in shown if isinstance(each, dict) and (word := str(each.get("word", ""))))
 
 
 def _flags(trials: Sequence[Record], baseline: Sequence[Record]) -> list[str]:
@@ -195,8 +197,8 @@ def _flags(trials: Sequence[Record], baseline: Sequence[Record]) -> list[str]:
     for trial in trials:
         for warning in dict.fromkeys(warnings(trial)):
             alike.setdefault(_NUMBER.sub(lambda found: found["name"] or "\0", warning), []).append(warning)
-    of_all = f" of {len(trials)} rounds)" if len(trials) > 1 else ""
-    flags = [f"{_span(each)} ({len(each)}{of_all}" if of_all else _span(each) for each in alike.values()]
+    flags = [_span(each) + (f" ({len(each)} of {len(trials)} rounds)" if len(trials) > 1 else "")
+             for each in alike.values()]  # fmt: skip
     gap = clock_gap(trials, baseline) if baseline and not trials[0].baseline else ""
     return [*flags, gap] if gap else flags
 

@@ -44,19 +44,18 @@ def measure_entry(entry: Entry, claim: Claim, metric: Metric, blocks: Sequence[B
         return own
     at = entry.at or (claim.at if study == claim.study else {})
     same_machine = [block for block in own if machine_of(block) == machine_of(own[0])]
+
+    def gain(site: Site) -> Gain | None:
+        return gain_at(site, metric, claim.view, entry.title) if standing(site, metric) is None else None
+
     here = at_point(same_machine, at)
-
-    def measures(site: Site) -> bool:
-        return standing(site, metric) is None and gain_at(site, metric, claim.view, entry.title) is not None
-
-    sites = [site for cell in entry.cells for site in one_a_point(cell, entry.baseline, here, measures).values()]
-    faults = [standing(site, metric) for site in sites]
-    usable = [site for site, fault in zip(sites, faults, strict=True) if fault is None]
-    gains = [gain for site in usable if (gain := gain_at(site, metric, claim.view, entry.title)) is not None]
+    of_cells = (one_a_point(cell, entry.baseline, here, lambda site: gain(site) is not None) for cell in entry.cells)
+    sites = [site for points in of_cells for site in points.values()]
+    gains = [found for site in sites if (found := gain(site)) is not None]
     if gains:
         return max(gains, key=lambda gain: gain.total)
     missing = Absent(word=Word.NOT_RUN, reason=f"study {study!r} has no trial of it")
-    return next((fault for fault in faults if fault is not None), missing)
+    return next((fault for site in sites if (fault := standing(site, metric)) is not None), missing)
 
 
 def gain_at(site: Site, metric: Metric, view: str, title: str) -> Gain | None:

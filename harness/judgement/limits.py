@@ -22,17 +22,15 @@ from harness.trial.outcome import Outcome
 def judge_limit(claim: Claim, metric: Metric, site: Site, blocks: Sequence[BlockResult]) -> Finding:
     """The fit over every device count at which the claim's cell ran on this machine."""
     same = [block for block in blocks if machine_of(block) == machine_of(site.block)]
-    first: dict[int, Site] = {}
 
     def measures(each: Site) -> bool:
         return standing(each, metric) is None and _state(each.arm.trials) is not None
 
-    for each in filter(measures, one_a_point(claim.cell, claim.baseline, same, measures).values()):
-        devices = device_count(each.arm.cell)
-        if devices not in first or worth(each) > worth(first[devices]):
-            first[devices] = each
-    usable = list(first.values())
-    states = {devices: state for devices, each in first.items() if (state := _state(each.arm.trials))}
+    sites = filter(measures, one_a_point(claim.cell, claim.baseline, same, measures).values())
+    # of several at one number of devices the last one stands
+    found = {device_count(each.arm.cell): each for each in sorted(sites, key=worth)}
+    usable = list(found.values())
+    states = {devices: state for devices, each in found.items() if (state := _state(each.arm.trials))}
     points = [StatePoint(devices=devices, bytes_per_parameter=state) for devices, state in states.items()]
     absent = standing(site, metric)
     if not points:

@@ -10,7 +10,7 @@ from harness.judgement.site import Site, made_how
 from harness.judgement.validity import IDLED
 from harness.judgement.words import measured
 from harness.results.fingerprint import revisions_of
-from harness.techniques.registry import axis_table, techniques
+from harness.techniques.registry import techniques
 from harness.trial.outcome import Outcome
 
 #: Of a verdict on trials that would be made otherwise now.
@@ -38,7 +38,7 @@ def _older(site: Site) -> list[str]:
     changes = {each.axes[0].name: each.revised for each in techniques() if each.axes}
     found = []
     for arm in site.arms:
-        cell = Cell(workload=Workload(name="", model=""), settings={**axis_table().defaults(), **arm.cell})
+        cell = Cell(workload=Workload(name="", model=""), settings=arm.cell)
         found += [
             f"{arm.name} {BEFORE} {changes[axis]}; {again}"
             for axis, revision in revisions_of(techniques(), [cell]).items()

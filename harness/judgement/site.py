@@ -47,7 +47,7 @@ class _Arm:
 
 
 def blocks_of(study: str, device: str, blocks: Iterable[BlockResult]) -> list[BlockResult] | Absent:
-    """The blocks of a study that a claim may be judged on, the best first (`_standing`)."""
+    """The blocks of a study that a claim may be judged on, the best first (`_rank`)."""
     own = [block for block in blocks if block.study == study]
     if not own:
         remedy = f"`claimbench run --study {study}` runs it"
@@ -85,7 +85,7 @@ def find(block: BlockResult, changes: Mapping[str, object]) -> ArmResult | None:
 
 
 def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
-    """The claim's primary cell at its primary point; of several blocks the one that counts most (`_standing`)."""
+    """The claim's primary cell at its primary point; of several blocks the one of most `worth`."""
     here = at_point(blocks, claim.at)
     if not here:
         return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} was not run at {show_settings(claim.at)}")
@@ -97,10 +97,13 @@ def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
 
 
 def worth(site: Site) -> tuple[bool, bool, bool, int, int, str]:
-    """Of several blocks with one cell at one point that with the largest worth counts, wherever it is shown: on a GPU,
-    measured at all, with rounds enough for a verdict, made in the newest way, with more rounds, run last."""
-    rounds = min(ok_count(site.arm), ok_count(site.baseline))
-    return is_gpu(site.block), rounds > 0, *measured_how(site.block, rounds), _newest(site.block)
+    """Of several blocks with one cell at one point that of most worth counts, wherever it is shown (`_rank`)."""
+    return _rank(site.block, min(ok_count(site.arm), ok_count(site.baseline)))
+
+
+def _worth(block: BlockResult) -> tuple[bool, bool, bool, int, int, str]:
+    """The same of a block, whichever of its arms is looked at."""
+    return _rank(block, max((ok_count(arm) for arm in block.arms), default=0))
 
 
 def one_a_point(
@@ -169,17 +172,10 @@ def _failed(arm: ArmResult, site: Site) -> Absent:
     return Absent(word=Word.NOT_TESTABLE, reason=f"{who}: {arm.reason}")
 
 
-def _worth(block: BlockResult) -> tuple[bool, bool, int, int, str]:
-    return *_standing(block, max((ok_count(arm) for arm in block.arms), default=0)), _newest(block)
-
-
-def _standing(block: BlockResult, rounds: int) -> tuple[bool, bool, int, int]:
-    """A GPU first; then what has rounds enough for a verdict, of these the newer way of making trials, more rounds."""
-    return is_gpu(block), *measured_how(block, rounds)
-
-
-def measured_how(block: BlockResult, rounds: int) -> tuple[bool, int, int]:
-    return rounds >= FEWEST_ROUNDS, generation(block), rounds
+def _rank(block: BlockResult, rounds: int) -> tuple[bool, bool, bool, int, int, str]:
+    """A GPU first; then what was measured at all, what has rounds enough for a verdict, of these the newer way of
+    making trials, more rounds, and the later run."""
+    return is_gpu(block), rounds > 0, rounds >= FEWEST_ROUNDS, generation(block), rounds, _newest(block)
 
 
 def generation(block: BlockResult) -> int:

@@ -137,7 +137,7 @@ def _band(claim: Claim) -> Bounds:
 
 def primary_block(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> BlockResult | None:
     """The block that the verdict stands on, else the one at the claim's sweep point, else the study's first."""
-    by_key = [block for block in blocks if verdict.block and stands_on(verdict, block)]
+    by_key = [block for block in blocks if stands_on(verdict, block)]
     by_point = [block for block in blocks if claim.at.items() <= block.sweep.items()]
     return next(iter([*by_key, *by_point, *blocks]), None)
 

@@ -80,7 +80,7 @@ def speed(arm: ArmResult) -> float:
 def _trains_it_all(arm: ArmResult) -> bool:
     """Whether its tokens/s are those of the model's own training."""
     usual = axis_table().defaults()
-    whole = all(arm.cell.get(axis, usual[axis]) == usual[axis] for axis in OTHER_TRAINING)
+    whole = all(arm.cell[axis] == usual[axis] for axis in OTHER_TRAINING)
     return speed(arm) > 0 and arm.role != "control" and arm.parity.holds is not False and whole
 
 
@@ -112,7 +112,7 @@ def sentence(block: BlockResult, arm: ArmResult) -> str:
     used = f", {formats.share(arm.mfu)} of its peak" if arm.mfu is not None else ""
     said = f"{block.model} on {_devices(block, arm)}: {formats.rate(arm.tokens_per_second)} tokens/s{used}"
     rounds = arm.outcomes.get(Outcome.OK, 0)
-    few = f"{rounds} round{'s' if rounds > 1 else ''} only" if rounds < FEWEST_ROUNDS else ""
+    few = f"{formats.plural(rounds, 'round')} only" if rounds < FEWEST_ROUNDS else ""
     if few or arm.noise:
         said += f" ({', '.join(filter(None, [few, arm.noise]))})"
     if why is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import BlockResult
 from harness.judgement.metrics import Metric
-from harness.judgement.site import Site, one_a_point, worth
+from harness.judgement.site import one_a_point, worth
 from harness.judgement.words import number
 from harness.report import formats
 from harness.report.families import Family, families
@@ -145,9 +145,10 @@ def _and(words: Sequence[str]) -> str:
 
 def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Family, group: Sequence[Family]) -> Curve:
     points, absent = [], []
-    counts = one_a_point(cell, claim.baseline, family.blocks).values()
-    best = {x: max(each, key=worth) for x, each in _by_x(family.axis, counts).items()}
-    for x, block in ((x, site.block) for x, site in sorted(best.items())):
+    sites = one_a_point(cell, claim.baseline, family.blocks).values()
+    # of several at one value (in the smoke scale too) the last one stands
+    best = {float(site.block.sweep[family.axis]): site.block for site in sorted(sites, key=worth)}
+    for x, block in sorted(best.items(), key=lambda each: each[0]):
         read = measured(block, cell, dict(claim.baseline), metric, claim.view)
         found = read.interval
         if found is not None:
@@ -159,13 +160,6 @@ def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Fam
     name = show_settings(cell) if len(group) == 1 else f"{show_settings(cell)} ({fixed})"
     return Curve(name=name, points=tuple(points), absent=tuple(absent), primary=cell == claim.cell,
                  device=family.blocks[0].device)  # fmt: skip
-
-
-def _by_x(axis: str, sites: Iterable[Site]) -> dict[float, list[Site]]:
-    found: dict[float, list[Site]] = {}
-    for site in sites:
-        found.setdefault(float(site.block.sweep[axis]), []).append(site)
-    return found
 
 
 def _own_words(family: Family) -> str:

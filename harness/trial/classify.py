@@ -47,36 +47,43 @@ def classify(
     """Decide from the result file, the ranks' ends and what we did ourselves.
 
     A result that was written counts, with two exceptions. That all is well, said by rank 0 of a job that lost another
-    rank, is not believed (a failure is written by whichever rank failed). And a broken connection to a rank that was
-    killed is what follows from that, not the cause. `killed_for_memory` says that the
-    kernel killed some process for lack of memory while the trial ran.
+    rank, is not believed (a failure is written by whichever rank failed). And what follows from a process that was
+    killed (`_cause`) is not its own reason. `killed_for_memory` says that the kernel killed some process for lack of
+    memory while the trial ran.
     """
     tail = _tail(directory, ending)
     result, unreadable = _read(record_path)
-    killed = _killed_by_a_signal(ending, killed_for_memory)
-    if result is not None and result.outcome is Outcome.CRASH and killed is not None and _BROKEN.search(result.reason):
-        outcome, sentence = _of_a_dead_rank(ending, killed, killed_for_memory)
-        reason = f"{sentence} The others then: {result.reason}"
-        return Classified(
-            outcome=outcome, reason=f"{reason}\n{tail}" if tail else reason, result=result, stderr_tail=tail
-        )
-    if result is not None and result.outcome is Outcome.CRASH and killed_for_memory and _WORKER.search(result.reason):
-        reason = f"The kernel killed a loader worker because the host ran out of memory: {result.reason}"
-        return Classified(
-            outcome=Outcome.OOM, reason=f"{reason}\n{tail}" if tail else reason, result=result, stderr_tail=tail
-        )
     lost_rank = ending.first_dead not in (None, 0)
     if result is not None and (result.outcome in _FAILURES or not lost_rank):
-        crashed = result.outcome is Outcome.CRASH and bool(tail)
+        outcome, reason = _cause(result, ending, killed_for_memory)
+        crashed = result.outcome is Outcome.CRASH
         return Classified(
-            outcome=result.outcome, reason=f"{result.reason}\n{tail}" if crashed else result.reason, result=result,
+            outcome=outcome, reason=_with(tail, reason) if crashed else reason, result=result,
             warnings=() if result.outcome in _FAILURES else _afterwards(ending), stderr_tail=tail,
         )  # fmt: skip
     outcome, sentence = _without_result(ending, wall_limit_seconds, killed_for_memory)
     if unreadable:
         sentence = f"{sentence} {unreadable}"
-    reason = f"{sentence}\n{tail}" if tail and outcome is not Outcome.INTERRUPTED else sentence
+    reason = sentence if outcome is Outcome.INTERRUPTED else _with(tail, sentence)
     return Classified(outcome=outcome, reason=reason, stderr_tail=tail)
+
+
+def _with(tail: str, reason: str) -> str:
+    return f"{reason}\n{tail}" if tail else reason
+
+
+def _cause(result: TrialResult, ending: Ending, killed_for_memory: bool) -> tuple[Outcome, str]:
+    """What a result says; of a crash that followed from another process's death, that death, then what it says."""
+    if result.outcome is not Outcome.CRASH:
+        return result.outcome, result.reason
+    killed = _killed_by_a_signal(ending, killed_for_memory)
+    if killed is not None and _BROKEN.search(result.reason):
+        outcome, sentence = _of_a_dead_rank(ending, killed, killed_for_memory)
+        return outcome, f"{sentence} The others then: {result.reason}"
+    if killed_for_memory and _WORKER.search(result.reason):
+        reason = f"The kernel killed a loader worker because the host ran out of memory: {result.reason}"
+        return Outcome.OOM, reason
+    return result.outcome, result.reason
 
 
 def _without_result(ending: Ending, wall_limit_seconds: float, killed_for_memory: bool) -> tuple[Outcome, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from harness.judgement.claims import Claim, Claims, Document
@@ -31,6 +32,14 @@ def make_claims(*claims: Claim) -> Claims:
 
 def verdict_on(claim: Claim, records: Iterable[Record]) -> Verdict:
     return judge(records, make_claims(claim)).verdicts[0]
+
+
+def made(records: Iterable[Record], fingerprint: str = "", **how: Any) -> list[Record]:
+    """The records as trials that were made in some way (`version`, `revisions`), under a fingerprint of their own."""
+    return [
+        replace(each, measuring={"version": 1, "revisions": {}, **how}, fingerprint=fingerprint or each.fingerprint)
+        for each in records
+    ]
 
 
 def study(*cells: CellShape, **fields: Any) -> StudyShape:

@@ -12,10 +12,10 @@ from harness.judgement.compare import compare
 from harness.judgement.judge import judge
 from harness.judgement.judged import Word
 from harness.judgement.rows import claims_rows, verdict_objects
-from harness.judgement.site import current
+from harness.judgement.site import Absent, blocks_of, current
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
-from tests.judgement.claiming import CELL, make_claim, make_claims, study, verdict_on
+from tests.judgement.claiming import CELL, made, make_claim, make_claims, study, verdict_on
 from tests.records import CPU, CellShape, make_records
 
 
@@ -247,20 +247,12 @@ def test_fingerprints_are_never_mixed_and_the_one_with_more_rounds_counts() -> N
     assert (found.word, found.rounds) == (Word.CONFIRMED, 5)
 
 
-def made(records: list[Record], **how: Any) -> list[Record]:
-    return [replace(each, measuring={"version": 1, "revisions": {}, **how}) for each in records]
-
-
 def test_trials_that_are_made_otherwise_now_count_before_more_rounds_of_older_ones() -> None:
     pipeline = {"parallel": "pipeline", "devices": 2}
     it = make_claim(cell=pipeline, range=[0.9, 1.1])
     older = made(make_records([study(CellShape(settings=pipeline, ratio=0.5))], rounds=5))
-    newer = [
-        replace(each, fingerprint="0" * 16)
-        for each in made(
-            make_records([study(CellShape(settings=pipeline, ratio=1.0))], rounds=3), revisions={"parallel": 2}
-        )
-    ]
+    again = make_records([study(CellShape(settings=pipeline, ratio=1.0))], rounds=3)
+    newer = made(again, "0" * 16, revisions={"parallel": 2})
     found = verdict_on(it, [*older, *newer])
     assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
     assert "measured before" not in found.reason
@@ -280,7 +272,7 @@ def test_what_cannot_settle_it_yet_does_not_displace_older_rounds_that_did(newer
     outcome = newer.pop("outcome", Outcome.OK)
     older = made(make_records([study(CellShape(settings=pipeline, ratio=0.5))], rounds=5))
     again = make_records([study(CellShape(settings=pipeline, ratio=1.0, outcome=outcome))], **newer)
-    rest = [replace(each, fingerprint="0" * 16) for each in made(again, revisions={"parallel": 2})]
+    rest = made(again, "0" * 16, revisions={"parallel": 2})
     found = verdict_on(make_claim(cell=pipeline, range=[0.9, 1.1]), [*older, *rest])
     assert (found.word, found.rounds) == (Word.REFUTED_BELOW, 5)
     assert "measured before" in found.reason
@@ -513,19 +505,15 @@ def test_no_records_at_all() -> None:
 # -- several generations of a study ------------------------------------------------------------------------------------
 
 
-def generation(records: list[Record], version: int) -> list[Record]:
-    return [replace(each, measuring={"version": version}, fingerprint=str(version) * 16) for each in records]
-
-
 def test_a_block_is_current_unless_another_one_stands_for_all_of_it() -> None:
-    older, newer = (generation(make_records([study()]), version) for version in (1, 2))
+    older, newer = (made(make_records([study()]), str(version) * 16, version=version) for version in (1, 2))
     blocks = compare([*older, *newer]).blocks
     assert [block.fingerprint[0] for block in current(blocks)] == ["2"]
     crashed = [replace(each, outcome=Outcome.CRASH) if each.arm == "precision=bf16" else each for each in newer]
     blocks = compare([*older, *crashed]).blocks
     assert [block.fingerprint[0] for block in current(blocks)] == ["1", "2"], "its cell is measured in the older alone"
     other = make_records([study(baseline={"batch_size": 4})])
-    blocks = compare([*older, *generation(other, 2)]).blocks
+    blocks = compare([*older, *made(other, "2" * 16, version=2)]).blocks
     assert [block.fingerprint[0] for block in current(blocks)] == ["1", "2"], "another experiment of the same study"
 
 
@@ -533,9 +521,17 @@ def test_the_scope_is_that_of_the_block_that_was_judged() -> None:
     """A further cell is shown from the judged block, though another one has more rounds of it."""
     tf32 = CellShape(settings={"precision": "tf32"}, ratio=1.75)
     it = make_claim(also=[{"precision": "tf32"}])
-    newer = generation(make_records([study(cell(), replace(tf32, ratio=1.2))], rounds=3), 2)
-    older = generation(make_records([study(cell(ratio=1.6), tf32)], rounds=5), 1)
+    newer = made(make_records([study(cell(), replace(tf32, ratio=1.2))], rounds=3), "2" * 16, version=2)
+    older = made(make_records([study(cell(ratio=1.6), tf32)], rounds=5), "1" * 16)
     few = [replace(each, outcome=Outcome.CRASH) if each.arm == "precision=tf32" and each.round > 2 else each
            for each in newer]  # fmt: skip
     points = {each["name"]: each["rounds"] for each in verdict_on(it, [*older, *few]).details["points"]}
     assert points == {"precision=bf16": 3, "precision=tf32": 2}
+
+
+def test_what_was_measured_comes_before_what_failed_in_the_newest_way() -> None:
+    older = made(make_records([study()], rounds=2), "1" * 16)
+    crashed = [replace(each, outcome=Outcome.CRASH) for each in made(make_records([study()]), "2" * 16, version=2)]
+    found = blocks_of("precision", "gpu", compare([*older, *crashed]).blocks)
+    assert not isinstance(found, Absent)
+    assert [block.fingerprint[0] for block in found] == ["1", "2"]

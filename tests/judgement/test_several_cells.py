@@ -11,7 +11,7 @@ from harness.judgement.claims import Claim
 from harness.judgement.judged import Verdict, Word
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
-from tests.judgement.claiming import CELL, make_claim, study, verdict_on
+from tests.judgement.claiming import CELL, made, make_claim, study, verdict_on
 from tests.records import PARAMETERS, CellShape, StudyShape, make_records
 
 
@@ -76,21 +76,19 @@ def test_an_entry_may_be_the_best_of_several_cells_and_live_in_another_study() -
 
 
 def test_an_entry_that_was_measured_again_is_judged_on_what_counts_now() -> None:
-    def made(records: list[Record], version: int) -> list[Record]:
-        return [replace(each, measuring={"version": version}, fingerprint=str(version) * 16) for each in records]
-
-    records = [*made(ranked(3.0, 1.5, 1.1), 1), *made(ranked(1.2, 1.5, 1.1), 2)]
+    newer = made(ranked(1.2, 1.5, 1.1), "2" * 16, version=2)
+    records = [*made(ranked(3.0, 1.5, 1.1), "1" * 16), *newer]
     found = verdict_on(order(COMPILE, FLASH, FUSED), records)
     assert found.word is Word.REFUTED_BELOW
     assert "compile=default (1.19x" in found.reason
-    newest_failed = [replace(each, outcome=Outcome.CRASH) for each in made(ranked(1.2, 1.5, 1.1), 2)]
-    older = made(ranked(3.0, 1.5, 1.1), 1)
+    newest_failed = [replace(each, outcome=Outcome.CRASH) for each in newer]
+    older = made(ranked(3.0, 1.5, 1.1), "1" * 16)
     assert verdict_on(order(COMPILE, FLASH, FUSED), [*older, *newest_failed]).word is Word.CONFIRMED
     no_baseline = [replace(each, outcome=Outcome.CRASH) if each.baseline else each
-                   for each in made(ranked(1.2, 1.5, 1.1), 2)]  # fmt: skip
+                   for each in newer]  # fmt: skip
     assert verdict_on(order(COMPILE, FLASH, FUSED), [*older, *no_baseline]).word is Word.CONFIRMED
     no_cell = [replace(each, outcome=Outcome.CRASH) if each.arm == "compile=default" else each
-               for each in made(ranked(1.2, 1.5, 1.1), 2)]  # fmt: skip
+               for each in newer]  # fmt: skip
     few = [each for each in older if each.round < 3]
     found = verdict_on(order(COMPILE, FLASH, FUSED), [*few, *no_cell])
     assert "compile=default 3." in found.measured or "compile=default 2.9" in found.measured
@@ -204,8 +202,8 @@ def test_gradients_sharded_in_stage_one_too_show_as_the_other_form() -> None:
 
 def test_the_newest_trials_of_a_device_count_give_its_state() -> None:
     """As on two H200s, where stage 0 was measured again after a mend: the older block's state was fitted."""
-    older = [replace(each, measuring={"version": 1}) for each in sharded((4, 12), (1, 2))]
-    newer = [replace(each, measuring={"version": 2}, fingerprint="2" * 16) for each in sharded((2, 14), (2,))]
+    older = made(sharded((4, 12), (1, 2)))
+    newer = made(sharded((2, 14), (2,)), "2" * 16, version=2)
     for records in ([*older, *newer], [*newer, *older]):
         assert verdict_on(limit(), records).details["state"] == pytest.approx({"1": 16.0, "2": 9.0})
     oom = [replace(each, outcome=Outcome.OOM) if each.cell["zero"] == 1 and each.round > 1 else each for each in newer]

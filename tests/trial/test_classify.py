@@ -17,9 +17,11 @@ BROKEN = "RuntimeError: Connection closed by peer [127.0.0.1]:34101"
 KILLED, ABORTED, SEGMENTATION_FAULT = -9, -6, -11
 
 
-def of(folder: Path, ending: Ending, *, outcome: Outcome = Outcome.CRASH, for_memory: bool = False) -> Classified:
+def of(
+    folder: Path, ending: Ending, says: str = BROKEN, *, outcome: Outcome = Outcome.CRASH, for_memory: bool = False
+) -> Classified:
     path = folder / "result.json"
-    TrialResult(outcome=outcome, reason=BROKEN).write(path)
+    TrialResult(outcome=outcome, reason=says).write(path)
     return classify(ending, directory=folder, record_path=path, wall_limit_seconds=1, killed_for_memory=for_memory)
 
 
@@ -62,10 +64,8 @@ def test_otherwise_the_rank_that_failed_has_said_why(tmp_path: Path, ending: End
 
 
 def test_another_error_than_a_broken_connection_is_the_cause_itself(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    TrialResult(outcome=Outcome.CRASH, reason="ValueError: a wrong shape").write(path)
     ending = Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=1)
-    found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=True)
+    found = of(tmp_path, ending, "ValueError: a wrong shape", for_memory=True)
     assert (found.outcome, found.reason) == (Outcome.CRASH, "ValueError: a wrong shape")
 
 
@@ -81,10 +81,7 @@ def test_another_error_than_a_broken_connection_is_the_cause_itself(tmp_path: Pa
 def test_a_loader_worker_that_the_kernel_killed_for_memory(
     tmp_path: Path, for_memory: bool, outcome: Outcome, says: str
 ) -> None:
-    path = tmp_path / "result.json"
-    TrialResult(outcome=Outcome.CRASH, reason=says).write(path)
-    ending = Ending(statuses=(1,), first_dead=0)
-    found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=for_memory)
+    found = of(tmp_path, Ending(statuses=(1,), first_dead=0), says, for_memory=for_memory)
     assert found.outcome is outcome
     assert found.reason.endswith(says)
     assert ("the host ran out of memory" in found.reason) == for_memory
@@ -92,10 +89,7 @@ def test_a_loader_worker_that_the_kernel_killed_for_memory(
 
 def test_a_loader_worker_that_ended_by_itself_was_not_killed(tmp_path: Path) -> None:
     says = "RuntimeError: DataLoader worker (pid 4711) exited unexpectedly with exit code 1. Details are lost."
-    path = tmp_path / "result.json"
-    TrialResult(outcome=Outcome.CRASH, reason=says).write(path)
-    ending = Ending(statuses=(1,), first_dead=0)
-    found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=True)
+    found = of(tmp_path, Ending(statuses=(1,), first_dead=0), says, for_memory=True)
     assert (found.outcome, found.reason) == (Outcome.CRASH, says)
 
 
@@ -128,10 +122,7 @@ def test_of_two_ranks_that_signals_ended_the_one_killed_for_memory_counts(tmp_pa
     ],
 )
 def test_words_of_a_broken_connection(tmp_path: Path, says: str, broken: bool) -> None:
-    path = tmp_path / "result.json"
-    TrialResult(outcome=Outcome.CRASH, reason=says).write(path)
-    ending = Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=0)
-    found = classify(ending, directory=tmp_path, record_path=path, wall_limit_seconds=1, killed_for_memory=False)
+    found = of(tmp_path, Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=0), says, for_memory=False)
     assert found.reason.startswith("Rank 1 of 2 was killed by SIGSEGV") == broken
     assert says in found.reason
 
