@@ -13,7 +13,7 @@ from harness.judgement.judged import Judgement, Word
 from harness.report import render_report
 from harness.report.claim_page import primary_block
 from harness.report.tables import notes, study_table
-from tests.judgement.claiming import CELL, made, make_claim, make_claims, study
+from tests.judgement.claiming import CELL, make_claim, make_claims, study
 from tests.records import CellShape, make_records
 from tests.report import samples
 from tests.report.reading import see
