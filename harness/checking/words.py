@@ -157,8 +157,9 @@ def _parity(cell: ArmResult | None) -> dict[str, Any] | None:
         return None
     parity = cell.parity
     return {
-        "word": parity.word, "holds": parity.holds, "loss_gap": parity.loss_gap, "margin": parity.margin,
-        "gradient_error": parity.gradient_error, "eager_error": parity.eager_error, "reason": parity.reason,
+        "word": parity.word, "holds": parity.holds, "loss_gap": parity.loss_gap, "worst_gap": parity.worst_gap,
+        "margin": parity.margin, "gradient_error": parity.gradient_error, "eager_error": parity.eager_error,
+        "reason": parity.reason,
     }  # fmt: skip
 
 

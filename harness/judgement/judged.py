@@ -53,7 +53,13 @@ class Parity:
     """`holds`, `fails`, `not applicable: unequal work`, `not checked: …`."""
     holds: bool | None
     loss_gap: float | None = None
-    """Largest mean distance of the loss curves of a round, in nats."""
+    """Mean distance of the loss curves of a round, nats: the median of the rounds, the largest where all must agree."""
+    worst_gap: float | None = None
+    """That of the round with the largest, nats."""
+    strayed: int = 0
+    """Rounds beyond the margin although the median is not."""
+    rounds: int = 0
+    """Rounds that were compared, where some strayed or none did."""
     margin: float | None = None
     gradient_error: float | None = None
     eager_error: float | None = None

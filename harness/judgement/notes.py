@@ -19,8 +19,8 @@ BEFORE = "was measured before"
 
 def notes_on(site: Site, interval: Interval | None, metric: Metric | None = None) -> list[str]:
     """One clause each, the weightiest first."""
-    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_elsewhere(site, metric), *_noise(site),
-            *_waits(site, interval), *_drift(site)]  # fmt: skip
+    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_elsewhere(site, metric), *_strayed(site),
+            *_noise(site), *_waits(site, interval), *_drift(site)]  # fmt: skip
 
 
 def _suspect(site: Site) -> list[str]:
@@ -53,6 +53,16 @@ def _dropped(site: Site, interval: Interval | None) -> list[str]:
     why = "; ".join(f"{arm.name}: {arm.reason}" for arm in site.arms if arm.reason)
     whole = interval.rounds + interval.dropped
     return [f"{interval.dropped} of {whole} rounds were dropped because an arm failed{f' ({why})' if why else ''}"]
+
+
+def _strayed(site: Site) -> list[str]:
+    """Rounds in which the losses left the baseline's although those of most rounds did not."""
+    return [
+        f"in {arm.parity.strayed} of {arm.parity.rounds} rounds the losses of {arm.name} lie up to "
+        f"{arm.parity.worst_gap:.2g} nats from the baseline's, in the median round {arm.parity.loss_gap:.2g}"
+        for arm in site.arms
+        if arm.parity.strayed
+    ]
 
 
 def _elsewhere(site: Site, metric: Metric | None) -> list[str]:

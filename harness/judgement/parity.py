@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from itertools import combinations
 from operator import sub
+from statistics import median
 
 from harness.experiment.axes import Setting
 from harness.judgement.judged import Parity
@@ -21,8 +23,10 @@ class Demand(IntEnum):
     EXACT = 0
     """It must not change the arithmetic: losses match within float tolerance."""
     ROUNDING = 1
-    """It changes rounding: the gap stays within the baseline's own spread between seeds."""
-    UNEQUAL = 2
+    """It changes rounding: the gap stays within a share of what two seeds of the baseline differ by."""
+    SPREAD = 2
+    """The curves compare as statistics only: the gap stays within what two seeds of the baseline differ by."""
+    UNEQUAL = 3
     """It changes the problem: there is nothing to compare."""
 
 
@@ -69,7 +73,10 @@ NOT_DATA_PARALLEL = frozenset({"none", "pipeline"})
 #: Float tolerance of a loss curve, nats: rounding alone moves an AdamW run of some dozen steps by less.
 TOLERANCE_NATS = {"fp32": 2e-3, "tf32": 1e-2}
 TOLERANCE_HALF_NATS = 2e-2
-#: Where kernels are not deterministic the A/A control strays too: twice its gap is never asked for.
+#: Of what two seeds differ by, the share that rounding may take. Of 93 arms measured on GPUs, those that change
+#: rounding alone took a tenth at most in their median round; one more step of the optimizer, a true fault, a third.
+ROUNDING_SHARE = 0.25
+#: Where kernels are not deterministic the A/A control strays too: less than twice its gap is never asked for.
 CONTROL_FACTOR = 2.0
 #: The first gradient may be off by twice what eager attention is off by at that precision, or by rounding of fp32.
 GRADIENT_FACTOR = 2.0
@@ -91,12 +98,13 @@ class LossPairs:
 def demand_of(cell: Mapping[str, Setting], baseline: Mapping[str, Setting]) -> tuple[Demand, str]:
     """The heaviest of what the changed settings owe, with the axis and the reason in words."""
     changed = [axis for axis in cell if cell[axis] != baseline.get(axis)]
-    demands = [(*DEMANDS.get(axis, (Demand.ROUNDING, "not known to leave the arithmetic alone")), axis)
+    demands = [(*DEMANDS.get(axis, (Demand.SPREAD, "not known to leave the arithmetic alone")), axis)
                for axis in changed if axis not in BATCH_AXES]  # fmt: skip
     moved = [axis for axis in BATCH_AXES if axis in changed]
     if moved:
         same = effective_batch(cell) == effective_batch(baseline)
-        demand = Demand.UNEQUAL if not same else Demand.ROUNDING if "devices" in moved else Demand.EXACT
+        drawn_apart = _data_parallel(cell) or _data_parallel(baseline)
+        demand = Demand.UNEQUAL if not same else Demand.SPREAD if "devices" in moved and drawn_apart else Demand.EXACT
         demands.append((demand, "same effective batch" if same else "another effective batch", moved[0]))
     if not demands:
         return Demand.EXACT, "nothing differs"
@@ -107,9 +115,13 @@ def demand_of(cell: Mapping[str, Setting], baseline: Mapping[str, Setting]) -> t
 def effective_batch(cell: Mapping[str, Setting]) -> int:
     """Samples that one optimizer step sees, over all devices."""
     numbers = {axis: int(cell.get(axis, 1)) for axis in BATCH_AXES}
+    return numbers["batch_size"] * numbers["accumulation"] * (numbers["devices"] if _data_parallel(cell) else 1)
+
+
+def _data_parallel(cell: Mapping[str, Setting]) -> bool:
+    """Whether each device trains on samples of its own."""
     engine = cell.get("zero", "off") != "off" or str(cell.get("precision", "")).startswith("ds-")
-    adds = engine or cell.get("parallel", "none") not in NOT_DATA_PARALLEL
-    return numbers["batch_size"] * numbers["accumulation"] * (numbers["devices"] if adds else 1)
+    return engine or cell.get("parallel", "none") not in NOT_DATA_PARALLEL
 
 
 def loss_gap(first: Sequence[float], second: Sequence[float]) -> float:
@@ -139,20 +151,67 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
         return Parity(word="not applicable: unequal work", holds=None, reason=why)
     error, eager = _gradient(trials)
     gradient_fails = error is not None and error > max(GRADIENT_FACTOR * (eager or 0.0), GRADIENT_FLOOR)
-    gap = max((loss_gap(*pair) for pair in losses.pairs), default=None)
-    margin, margin_words = _margin(demand, cell, baseline, losses)
-    loss_fails = gap is not None and margin is not None and gap > margin
-    fields = {"loss_gap": gap, "margin": margin, "gradient_error": error, "eager_error": eager}
+    bound = _bound(demand, cell, baseline, losses)
+    gaps = [loss_gap(*pair) for pair in losses.pairs]
+    gap = _judged(gaps, bound)
+    found = partial(Parity, loss_gap=gap, worst_gap=max(gaps, default=None), margin=bound.margin,
+                    gradient_error=error, eager_error=eager)  # fmt: skip
     if gradient_fails:
         reason = f"the first gradient is off by {error:.2g}, eager attention at that precision by {eager or 0:.2g}"
-        return Parity(word="fails", holds=False, reason=reason, **fields)
-    if loss_fails:
-        reason = f"the losses lie {gap:.3g} nats apart, {margin_words}"
-        return Parity(word="fails", holds=False, reason=reason, **fields)
-    if gap is None or margin is None:
+        return found(word="fails", holds=False, reason=reason)
+    if gap is not None and not math.isfinite(gap):
+        return found(word="fails", holds=False, reason="a loss became infinite or no number")
+    if gap is None or bound.margin is None:
         lacking = "no losses of both arms in one round" if gap is None else "one seed gives no spread between seeds"
-        return Parity(word=f"not checked: {lacking}", holds=None, reason=lacking, **fields)
-    return Parity(word="holds", holds=True, reason=f"the losses lie {gap:.2g} nats apart, {margin_words}", **fields)
+        return found(word=f"not checked: {lacking}", holds=None, reason=lacking)
+    if gap > bound.margin:
+        reason = f"the losses lie {gap:.3g} nats apart, {bound.words}"
+        return found(word="fails", holds=False, reason=reason)
+    strayed = [each for each in gaps if each > bound.margin]
+    where = f" in the median round, in {len(strayed)} of {len(gaps)} by up to {max(strayed):.2g}" if strayed else ""
+    return found(word="holds", holds=True, reason=f"the losses lie {gap:.2g} nats apart{where}, {bound.words}",
+                 strayed=len(strayed), rounds=len(gaps))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """How far the losses of a cell may lie from the baseline's, nats."""
+
+    margin: float | None
+    """None where the rounds do not give one."""
+    words: str
+    every_round: bool = False
+    """Whether the worst round is judged, not the median one."""
+
+
+def _bound(demand: Demand, cell: Mapping[str, Setting], baseline: Mapping[str, Setting], losses: LossPairs) -> _Bound:
+    if demand is not Demand.EXACT:
+        return _bound_by_seeds(losses.seed_gap, ROUNDING_SHARE if demand is Demand.ROUNDING else 1.0)
+    words = {str(each.get("precision", "fp32")) for each in (cell, baseline)}
+    margin = max(TOLERANCE_NATS.get(word, TOLERANCE_HALF_NATS) for word in words)
+    control = max((loss_gap(*pair) for pair in losses.control), default=0.0)
+    why = "where the arithmetic must not change"
+    if control:  # one cell run twice differs: its kernels round in an order of their own each time
+        floor = CONTROL_FACTOR * control if math.isfinite(control) else 0.0
+        margin = max(margin, floor, _bound_by_seeds(losses.seed_gap, ROUNDING_SHARE).margin or 0.0)
+        why += " but the baseline run twice differs too"
+    return _Bound(margin, f"{margin:.2g} are allowed {why}", every_round=not control)
+
+
+def _bound_by_seeds(seed_gap: float | None, share: float) -> _Bound:
+    if seed_gap is None:
+        return _Bound(None, "")
+    allowed = f", of which rounding may take {share * seed_gap:.2g}" if share < 1 else ""
+    return _Bound(share * seed_gap, f"two seeds of the baseline {seed_gap:.3g}{allowed}")
+
+
+def _judged(gaps: Sequence[float], bound: _Bound) -> float | None:
+    """The gap that is judged: the largest where every round must agree or one has diverged, else the median.
+
+    A training that spikes answers to the last bit with another curve; a change of the arithmetic shows in every round.
+    """
+    worst = max(gaps, default=None)
+    return worst if worst is None or bound.every_round or not math.isfinite(worst) else median(gaps)
 
 
 def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:
@@ -160,15 +219,3 @@ def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:
     checks = [(error, numeric(trial.gradient_check.get("eager_error"))) for trial in trials
               if (error := gradient_error(trial)) is not None]  # fmt: skip
     return max(checks, key=lambda check: check[0] / (check[1] or GRADIENT_FLOOR), default=(None, None))
-
-
-def _margin(demand: Demand, cell: Mapping[str, Setting], baseline: Mapping[str, Setting],
-            losses: LossPairs) -> tuple[float | None, str]:  # fmt: skip
-    if demand is Demand.ROUNDING:
-        margin = losses.seed_gap
-        return margin, "" if margin is None else f"two seeds of the baseline {margin:.3g}"
-    words = {str(each.get("precision", "fp32")) for each in (cell, baseline)}
-    tolerance = max(TOLERANCE_NATS.get(word, TOLERANCE_HALF_NATS) for word in words)
-    control = max((loss_gap(*pair) for pair in losses.control), default=0.0)
-    margin = max(tolerance, CONTROL_FACTOR * control if math.isfinite(control) else 0.0)
-    return margin, f"{margin:.2g} are allowed where the arithmetic must not change"

@@ -76,6 +76,7 @@ def _cell_row(block: BlockResult, arm: ArmResult) -> Row:
         **{f"peak_{view}_bytes": arm.memory[view][0] if view in arm.memory else None for view in VIEWS},
         **{f"{view}_ratio": arm.memory_ratio.get(view) for view in VIEWS},
         "mfu": arm.mfu, "hfu": arm.hfu, "parity": arm.parity.word, "loss_gap": arm.parity.loss_gap,
+        "worst_loss_gap": arm.parity.worst_gap,
         **{f"{phase}_seconds": seconds for phase, seconds in arm.phases.items()},
         "evidence": arm.evidence, "reason": arm.reason,
     }  # fmt: skip

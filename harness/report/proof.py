@@ -28,12 +28,14 @@ def parity_table(arms: Sequence[ArmResult]) -> Table | None:
     if not shown:
         return None
     rows = [
-        (arm.name, arm.parity.word, _nats(arm.parity.loss_gap), _nats(arm.parity.margin),
+        (arm.name, arm.parity.word, _nats(arm.parity.loss_gap), _nats(arm.parity.worst_gap), _nats(arm.parity.margin),
          formats.plain(arm.parity.gradient_error), formats.plain(arm.parity.eager_error), arm.parity.reason)
         for arm in shown
     ]  # fmt: skip
-    columns = ("cell", "parity", "loss gap", "margin", "gradient error", "error of eager", "why")
-    return Table(caption="Parity with the baseline", columns=columns, rows=tuple(rows), numeric=frozenset({2, 3, 4, 5}))
+    columns = ("cell", "parity", "loss gap", "largest", "margin", "gradient error", "error of eager", "why")
+    return Table(
+        caption="Parity with the baseline", columns=columns, rows=tuple(rows), numeric=frozenset({2, 3, 4, 5, 6})
+    )
 
 
 def _evidence_rows(arm: ArmResult) -> list[tuple[str, ...]]:

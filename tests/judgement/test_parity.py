@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from harness.judgement.compare import compare
-from harness.judgement.judged import Parity
+from harness.judgement.judged import Parity, Word
 from harness.judgement.parity import Demand, LossPairs, demand_of, effective_batch, judge_parity, loss_gap, seed_gap
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
-from tests.judgement.claiming import study
+from tests.judgement.claiming import make_claim, study, verdict_on
 from tests.records import DEFAULTS, CellShape, make_records
 
 CELL = "precision=bf16"
-EXACT, ROUNDING, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.UNEQUAL
+EXACT, ROUNDING, SPREAD, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.SPREAD, Demand.UNEQUAL
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,8 @@ EXACT, ROUNDING, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.UNEQUAL
         ({"attention": "flash2"}, ROUNDING),
         ({"compile": "default", "checkpointing": "full"}, ROUNDING),
         ({"zero": 2}, ROUNDING),
-        ({"batch_size": 4, "devices": 2, "parallel": "ddp"}, ROUNDING),  # strong scaling
+        ({"batch_size": 4, "devices": 2, "parallel": "ddp"}, SPREAD),  # strong scaling: other samples
+        ({"batch_size": 4, "devices": 2, "zero": 1, "precision": "ds-bf16"}, SPREAD),
         ({"devices": 2, "parallel": "pipeline"}, ROUNDING),
         ({"devices": 2, "parallel": "ddp"}, UNEQUAL),  # weak scaling
         ({"batch_size": 64}, UNEQUAL),
@@ -39,7 +40,7 @@ EXACT, ROUNDING, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.UNEQUAL
         ({"lora": 8}, UNEQUAL),
         ({"quantization": "nf4", "precision": "bf16"}, UNEQUAL),
         ({"sequence_length": 2048}, UNEQUAL),
-        ({"an_axis_of_a_plugin": "on"}, ROUNDING),
+        ({"an_axis_of_a_plugin": "on"}, SPREAD),
     ],
 )  # fmt: skip
 def test_what_a_change_owes_the_baseline(changes: dict[str, object], demand: Demand) -> None:
@@ -78,13 +79,62 @@ def parity_of(changes: dict[str, object], pairs: LossPairs, check: dict[str, flo
     return judge_parity(cell, DEFAULTS, [trial(gradient_check=check or {})], pairs)  # type: ignore[arg-type]
 
 
-def test_a_change_of_rounding_may_stray_as_far_as_two_seeds() -> None:
-    near = parity_of({"precision": "bf16"}, losses(0.26))
+def test_a_change_of_rounding_may_stray_by_a_quarter_of_what_two_seeds_do() -> None:
+    near = parity_of({"precision": "bf16"}, losses(0.066))
     assert (near.word, near.holds) == ("holds", True)
-    assert near.margin == pytest.approx(0.8 / 3)
-    far = parity_of({"precision": "bf16"}, losses(0.28))
+    assert near.margin == pytest.approx(0.8 / 3 / 4)
+    far = parity_of({"precision": "bf16"}, losses(0.067))
     assert (far.word, far.holds) == ("fails", False)
-    assert far.reason == "the losses lie 0.28 nats apart, two seeds of the baseline 0.267"
+    assert far.reason == (
+        "the losses lie 0.067 nats apart, two seeds of the baseline 0.267, of which rounding may take 0.067"
+    )
+
+
+def test_other_samples_or_an_unknown_axis_may_stray_as_far_as_two_seeds() -> None:
+    for changes in ({"batch_size": 4, "devices": 2, "parallel": "ddp"}, {"an_axis_of_a_plugin": "on"}):
+        assert parity_of(changes, losses(0.26)).holds is True
+        far = parity_of(changes, losses(0.28))
+        assert far.holds is False
+        assert far.reason == "the losses lie 0.28 nats apart, two seeds of the baseline 0.267"
+
+
+def shifted(*shifts: float) -> LossPairs:
+    """One shift a round."""
+    return LossPairs(
+        pairs=tuple(([loss + shift for loss in curve], curve) for curve, shift in zip(BASE, shifts, strict=True)),
+        control=(), seed_gap=seed_gap(BASE),
+    )  # fmt: skip
+
+
+def test_one_round_that_spikes_is_told_and_fails_nothing() -> None:
+    """Measured on H200s: four of five rounds of DeepSpeed's bf16 within 0.011 nats of fp32, the fifth 0.345 away."""
+    found = parity_of({"precision": "ds-bf16"}, shifted(0.007, 0.345, 0.011))
+    assert (found.word, found.strayed, found.rounds) == ("holds", 1, 3)
+    assert found.loss_gap == pytest.approx(0.011)
+    assert found.worst_gap == pytest.approx(0.345)
+    assert found.reason == (
+        "the losses lie 0.011 nats apart in the median round, in 1 of 3 by up to 0.34, "
+        "two seeds of the baseline 0.267, of which rounding may take 0.067"
+    )
+
+
+def test_a_change_of_the_arithmetic_shows_in_most_rounds_and_fails() -> None:
+    """Measured on H200s: one more step of the optimizer, on gradients of zero, before training begins."""
+    found = parity_of({"zero": 1}, shifted(0.122, 0.622, 0.186))
+    assert (found.word, found.holds) == ("fails", False)
+    assert found.reason.startswith("the losses lie 0.186 nats apart, ")
+
+
+def test_what_must_not_touch_the_arithmetic_fails_by_one_round() -> None:
+    assert parity_of({"workers": 4}, shifted(0.0, 0.01, 0.0)).holds is False
+
+
+def test_a_strayed_round_stands_beside_the_verdict() -> None:
+    records = [replace(each, losses=[loss + 3.0 for loss in each.losses]) if each.round == 2 and each.arm == CELL
+               else each for each in make_records([study()], rounds=5)]  # fmt: skip
+    found = verdict_on(make_claim(), records)
+    assert found.word is Word.CONFIRMED
+    assert "in 1 of 5 rounds the losses of precision=bf16 lie up to 3 nats from the baseline's" in found.reason
 
 
 def test_a_change_that_must_not_touch_the_arithmetic_has_float_tolerance_only() -> None:
@@ -93,8 +143,21 @@ def test_a_change_that_must_not_touch_the_arithmetic_has_float_tolerance_only() 
 
 
 def test_where_kernels_are_not_deterministic_the_control_sets_the_tolerance() -> None:
-    assert parity_of({"checkpointing": "full"}, losses(0.05, control_shift=0.03)).holds is True
-    assert parity_of({"checkpointing": "full"}, losses(0.07, control_shift=0.03)).holds is False
+    assert parity_of({"checkpointing": "full"}, losses(0.07, control_shift=0.04)).holds is True
+    far = parity_of({"checkpointing": "full"}, losses(0.09, control_shift=0.04))
+    assert far.holds is False
+    assert far.reason == (
+        "the losses lie 0.09 nats apart, "
+        "0.08 are allowed where the arithmetic must not change but the baseline run twice differs too"
+    )
+
+
+def test_where_kernels_are_not_deterministic_no_more_is_asked_than_of_rounding() -> None:
+    """Measured on H200s: empty_cache, which holds no values, strayed by 0.03 nats where the control did by 0.009."""
+    stray, steady = losses(0.03, control_shift=0.0001), losses(0.03)
+    assert parity_of({"empty_cache": 1}, stray).holds is True
+    assert parity_of({"empty_cache": 1}, steady).holds is False
+    assert parity_of({"empty_cache": 1}, losses(0.2, control_shift=0.0001)).holds is False
 
 
 def test_unequal_work_is_said_with_its_axis() -> None:
@@ -140,7 +203,15 @@ def test_a_first_gradient_that_is_no_number_fails_but_under_a_scaled_loss(precis
 
 def test_a_loss_that_is_not_a_number_fails() -> None:
     pairs = LossPairs(pairs=(([3.0, math.nan], [3.0, 2.0]),), control=(), seed_gap=seed_gap(BASE))
-    assert parity_of({"precision": "amp-fp16"}, pairs).holds is False
+    found = parity_of({"precision": "amp-fp16"}, pairs)
+    assert found.holds is False
+    assert found.reason.startswith("a loss became infinite or no number")
+
+
+def test_a_loss_that_is_not_a_number_fails_with_one_seed_too_and_in_one_round_of_three() -> None:
+    one = LossPairs(pairs=(([3.0, None], [3.0, 2.0]),), control=(), seed_gap=None)  # type: ignore[list-item]
+    assert parity_of({"precision": "amp-fp16"}, one).holds is False
+    assert parity_of({"precision": "amp-fp16"}, shifted(0.0, math.nan, 0.0)).holds is False
 
 
 def test_one_seed_gives_no_margin() -> None:
