@@ -12,10 +12,10 @@ from statistics import fmean
 from typing import Any
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
-from harness.judgement.metrics import METRICS
-from harness.judgement.pairs import computed, device_key, matched, measure
+from harness.judgement.metrics import METRICS, Metric
+from harness.judgement.pairs import computed, device_key, matched, measure, ratios
 from harness.judgement.parity import LossPairs, judge_parity, seed_gap
-from harness.judgement.stats import NOISY, holm, noise_label, paired_p, summarise
+from harness.judgement.stats import NOISY, holm, noise_label, paired_p, ratio_interval, summarise
 from harness.judgement.validity import checked, clock_gap, warnings
 from harness.results.record import Record
 from harness.techniques.registry import axis_table, techniques
@@ -133,10 +133,24 @@ def _whole_cell(record: Record) -> dict[str, Any]:
     return {**axis_table().defaults(), **record.cell}
 
 
+def gain_over(cell: ArmResult, others: Sequence[ArmResult], baseline: ArmResult) -> Interval | None:
+    """Speed of a cell against the baseline over the product of the others' speeds, by round, with its interval.
+
+    With one other this is the one's speed over the other's. None where no round ran all of them.
+    """
+    gains = [ratios(_speed(baseline), arm, baseline, "")[0] for arm in (cell, *others)]
+    rounds = [key for key in gains[0] if all(key in each for each in gains)]
+    return ratio_interval([gains[0][key] / math.prod(each[key] for each in gains[1:]) for key in rounds])
+
+
 def _speedup(arm: ArmResult, baseline: ArmResult) -> Interval | None:
-    metric = METRICS["speedup" if baseline.tokens_per_second else "samples_ratio"]
-    found = measure(metric, arm, baseline, "")
+    found = measure(_speed(baseline), arm, baseline, "")
     return found.interval if found else None
+
+
+def _speed(baseline: ArmResult) -> Metric:
+    """Tokens a second, or samples where no model is trained."""
+    return METRICS["speedup" if baseline.tokens_per_second else "samples_ratio"]
 
 
 def _parity(

@@ -118,7 +118,7 @@ def _page(
         claim=claim, verdict=verdict, look=LOOKS[verdict.word], rank=rank(verdict.word), anchor=anchor,
         claimed=verdict.claimed if verdict.claimed not in {"", claim.statement} else formats.ABSENT,
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
-        quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict.device),
+        quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict),
         metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
  study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
@@ -174,13 +174,15 @@ def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:
     return tuple(quotes)
 
 
-def _comparison(claim: Claim, metric: Metric | None, device: str) -> str:
-    where = f", on {device}" if device else ""
+def _comparison(claim: Claim, metric: Metric | None, verdict: Verdict) -> str:
+    where = f", on {verdict.device}" if verdict.device else ""
     if claim.order:
         return f"{', '.join(entry.title for entry in claim.order)}: each on its own best cell{where}"
     cells = " and ".join(show_settings(cell) for cell in (claim.cell, *claim.also))
     baseline = show_settings(claim.baseline)
     point = f" at {formats.settings(claim.at)}" if claim.at else ""
+    if counts := verdict.details.get("state"):  # a limit stands on every number of devices that was measured
+        point = f" at devices={', '.join(counts)}"
     view = f", {claim.view} memory" if metric and metric.uses_view else ""
     against = f" against {baseline}" if metric is None or metric.neutral is not None else ""
     return f"{cells}{against} in study {claim.study}{point}{view}{where}"

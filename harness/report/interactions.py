@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
-from harness.judgement.judged import ArmResult, BlockResult
+from harness.judgement.compare import gain_over
+from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.report import formats
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
@@ -25,6 +26,8 @@ class Combination:
     block: BlockResult
     arm: ArmResult
     product: float
+    over: Interval | None
+    """Measured ÷ product, by round; None where no round ran the combination and all its parts."""
     parts: tuple[str, ...]
 
 
@@ -36,11 +39,12 @@ def combinations_of(block: BlockResult) -> tuple[Combination, ...]:
     cells = {frozenset(changes(arm, baseline).items()): arm for arm in block.arms if arm.role == "cell"}
     found = []
     for changed, arm in cells.items():
-        singles = [cells.get(frozenset([each])) for each in sorted(changed, key=str)]
-        gains = [single.speedup.value for single in singles if single and single.speedup]
-        if len(changed) > 1 and len(gains) == len(changed) and arm.speedup:
-            names = tuple(single.name for single in singles if single)
-            found.append(Combination(block=block, arm=arm, product=prod(gains), parts=names))
+        alone = (cells.get(frozenset([each])) for each in sorted(changed, key=str))
+        parts = [single for single in alone if single and single.speedup]
+        if len(changed) > 1 and len(parts) == len(changed) and arm.speedup:
+            product = prod(single.speedup.value for single in parts if single.speedup)
+            found.append(Combination(block=block, arm=arm, product=product, over=gain_over(arm, parts, baseline),
+                                     parts=tuple(single.name for single in parts)))  # fmt: skip
     return tuple(found)
 
 
@@ -63,7 +67,7 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
         short="Interactions",
         pictures=tuple(pictures),
         lead="If techniques did not act on each other, the gain of a combination would be the product of the gains of "
-        "its parts.",
+        "its parts. The last column is the one over the other, paired within rounds.",
         sentences=tuple(_interaction_sentence(block, found) for block, found in groups),
         tables=tuple(_interaction_table(block, found) for block, found in groups),
         rows=tuple(
@@ -73,6 +77,9 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
                 "cell": each.arm.name,
                 "measured": each.arm.speedup and each.arm.speedup.value,
                 "product": each.product,
+                "over_product": each.over and each.over.value,
+                "over_product_low": each.over and each.over.low,
+                "over_product_high": each.over and each.over.high,
             }
             for _, found in groups
             for each in found
@@ -95,13 +102,13 @@ def _dot(arm: ArmResult) -> bars.Dot:
 
 
 def _interaction_sentence(block: BlockResult, found: Sequence[Combination]) -> str:
-    less = sum(
-        1 for each in found if each.arm.speedup and each.arm.speedup.high and each.arm.speedup.high < each.product
-    )
-    more = sum(1 for each in found if each.arm.speedup and each.arm.speedup.low and each.arm.speedup.low > each.product)
+    known = [each.over for each in found if each.over and each.over.low is not None and each.over.high is not None]
+    less = sum(1 for over in known if over.high is not None and over.high < 1)
+    more = sum(1 for over in known if over.low is not None and over.low > 1)
+    open_still = f", {len(found) - len(known)} not run together in two rounds" if len(known) < len(found) else ""
     return (
         f"Study {block.study}: of {formats.plural(len(found), 'combination')}, {less} gave less than the product of "
-        f"the parts, {more} more, {len(found) - less - more} the same within the interval."
+        f"the parts, {more} more, {len(known) - less - more} the same within the interval{open_still}."
     )
 
 
@@ -111,7 +118,7 @@ def _interaction_table(block: BlockResult, found: Sequence[Combination]) -> Tabl
             each.arm.name,
             interval(each.arm.speedup),
             formats.ratio(each.product),
-            formats.ratio(each.arm.speedup.value / each.product if each.arm.speedup else None),
+            interval(each.over),
         )
         for each in found
     ]
@@ -119,5 +126,5 @@ def _interaction_table(block: BlockResult, found: Sequence[Combination]) -> Tabl
         caption=f"Combinations of study {block.study}",
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
-        columns=("cell", "measured [95% interval]", "product of the parts", "measured ÷ product"),
+        columns=("cell", "measured [95% interval]", "product of the parts", "measured ÷ product [95% interval]"),
     )

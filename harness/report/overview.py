@@ -14,6 +14,7 @@ from harness.report.fastest import fastest_part
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.frontier import frontier_part
 from harness.report.interactions import interactions_part
+from harness.report.leave_one_out import leave_one_out_part
 from harness.report.levels import estimator_part, targets_part
 from harness.report.noise import noise_part
 from harness.report.part import Part
@@ -43,6 +44,7 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview
         frontier_part(blocks, gallery),
         fastest_part(blocks),
         stack_part(blocks, gallery),
+        leave_one_out_part(blocks, gallery),
         interactions_part(blocks, gallery),
         _drawn_part(
             "phases", "Where the time of a step goes", "Phases", _each(drawn, gallery, phases_picture),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
+from harness.judgement.compare import gain_over
 from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.report import formats
 from harness.report.csvs import Row
@@ -71,26 +71,25 @@ class Piece:
     arm: ArmResult
     speed: Interval
     """So far: against the baseline."""
-    gain: float
-    """Its own: against the piece measured before it."""
+    gain: Interval
+    """Its own: against the piece measured before it, paired within rounds."""
 
 
 def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
     baseline = baseline_of(block)
     if baseline is None:
         return []
-    measured = [(arm, arm.speedup) for arm in stack if arm.speedup]
-    cells = [{}, *(changes(arm, baseline) for arm, _ in measured)]
-    speeds = [1.0, *(speed.value for _, speed in measured)]
-    return [
-        Piece(
-            # a chain only adds: none of its cells changes a setting of the one before
-            added=formats.settings({axis: later[axis] for axis in arm.cell if axis in later and axis not in sooner}),
-            arm=arm, speed=speed, gain=now / before,
-        )
-        for (arm, speed), (sooner, later), (before, now)
-        in zip(measured, pairwise(cells), pairwise(speeds), strict=True)
-    ]  # fmt: skip
+    pieces: list[Piece] = []
+    for arm in stack:
+        before = pieces[-1].arm if pieces else baseline
+        gain = gain_over(arm, [before], baseline) if pieces else arm.speedup
+        if arm.speedup is None or gain is None:
+            continue
+        # a chain only adds: none of its cells changes a setting of the one before
+        added = changes(arm, baseline).keys() - changes(before, baseline).keys()
+        name = formats.settings({axis: setting for axis, setting in arm.cell.items() if axis in added})
+        pieces.append(Piece(added=name, arm=arm, speed=arm.speedup, gain=gain))
+    return pieces
 
 
 def _waterfalls(block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery) -> list[Picture]:
@@ -118,10 +117,10 @@ def _stack_sentence(block: BlockResult, stack: Sequence[ArmResult]) -> str:
     pieces = _pieces(block, stack)
     if not pieces:
         return f"Study {block.study}: no piece of the stack has a speed."
-    most, least = max(pieces, key=lambda each: each.gain), min(pieces, key=lambda each: each.gain)
+    most, least = max(pieces, key=lambda each: each.gain.value), min(pieces, key=lambda each: each.gain.value)
     return (
         f"Study {block.study}: all together {interval(pieces[-1].speed)} the speed of the baseline; most comes from "
-        f"{most.added} ({formats.ratio(most.gain)}), least from {least.added} ({formats.ratio(least.gain)})."
+        f"{most.added} ({interval(most.gain)}), least from {least.added} ({interval(least.gain)})."
     )
 
 
@@ -138,7 +137,7 @@ def _without(block: BlockResult, stack: Sequence[ArmResult]) -> list[str]:
 
 def _stack_table(block: BlockResult, stack: Sequence[ArmResult]) -> Table:
     rows = [
-        (f"+ {piece.added}", formats.ratio(piece.gain), interval(piece.speed),
+        (f"+ {piece.added}", interval(piece.gain), interval(piece.speed),
          formats.ratio(piece.arm.memory_ratio.get("reserved")), piece.arm.parity.word)
         for piece in _pieces(block, stack)
     ]  # fmt: skip
@@ -146,7 +145,13 @@ def _stack_table(block: BlockResult, stack: Sequence[ArmResult]) -> Table:
         caption=f"Stack of study {block.study}",
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
-        columns=("added", "its own gain", "speed so far [95% interval]", "reserved memory so far", "parity"),
+        columns=(
+            "added",
+            "its own gain [95% interval]",
+            "speed so far [95% interval]",
+            "reserved memory so far",
+            "parity",
+        ),
     )
 
 
@@ -157,6 +162,9 @@ def _stack_rows(block: BlockResult, stack: Sequence[ArmResult]) -> list[Row]:
             "block": block.block,
             "added": piece.added,
             "speedup": piece.speed.value,
+            "own_gain": piece.gain.value,
+            "own_gain_low": piece.gain.low,
+            "own_gain_high": piece.gain.high,
             "reserved_ratio": piece.arm.memory_ratio.get("reserved"),
         }
         for piece in _pieces(block, stack)

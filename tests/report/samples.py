@@ -24,7 +24,8 @@ def cell(ratio: float = 1.3, memory: float = 1.0, **settings: object) -> CellSha
 
 
 def run(*, amp: float = 1.75, rounds: int = 3) -> list[Record]:
-    """Precision (one cell fast but different, one inert), a sweep, a stack, a factorial and one cell out of memory."""
+    """Precision (one cell fast but different, one inert), a sweep, a stack, a factorial, a stack less one and one cell
+    out of memory."""
     studies = [
         StudyShape(
             name="precision",
@@ -55,6 +56,15 @@ def run(*, amp: float = 1.75, rounds: int = 3) -> list[Record]:
                 cell(2.0, 0.8, attention="sdpa-flash"),
                 cell(2.4, 0.8, compile="default", attention="sdpa-flash"),
                 CellShape(settings={"batch_size": 4096}, outcome=Outcome.OOM),
+            ),
+        ),
+        StudyShape(
+            name="less-one",
+            cells=(
+                cell(2.0, 0.5, compile="default", attention="sdpa-flash", checkpointing="full"),
+                cell(1.2, 0.6, attention="sdpa-flash", checkpointing="full"),
+                cell(1.9, 0.7, compile="default", checkpointing="full"),
+                cell(2.4, 0.8, compile="default", attention="sdpa-flash"),
             ),
         ),
     ]

@@ -11,9 +11,12 @@ import pytest
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Word
 from harness.report import render_report
-from harness.report.claim_page import primary_block
+from harness.report.claim_page import claim_pages, primary_block
+from harness.report.figures.gallery import Gallery
+from harness.report.figures.studio import Studio
 from harness.report.tables import notes, study_table
 from tests.judgement.claiming import CELL, make_claim, make_claims, study
+from tests.judgement.test_several_cells import limit, sharded
 from tests.records import CellShape, make_records
 from tests.report import samples
 from tests.report.reading import see
@@ -148,7 +151,7 @@ def test_every_link_has_a_target_and_every_id_is_there_once(html: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["pareto", "stack", "interactions", "phases", "memory", "targets", "estimator", "noise"]
+    "part", ["pareto", "stack", "leave-one-out", "interactions", "phases", "memory", "targets", "estimator", "noise"]
 )
 def test_every_section_has_its_figure(part: str, html: str) -> None:
     section = html[html.index(f'<section id="{part}"') :].split("</section>", maxsplit=1)[0]
@@ -215,3 +218,10 @@ def test_notes_of_several_devices_say_which() -> None:
     ]  # fmt: skip
     said = notes(judge([*here, *there], make_claims(make_claim())).blocks)
     assert "baseline (NVIDIA H200): a word (3 of 3 rounds)" in said
+
+
+def test_a_limit_is_said_to_stand_on_every_number_of_devices_that_was_measured(tmp_path: Path) -> None:
+    known = make_claims(limit())
+    gallery = Gallery(folder=tmp_path, studio=Studio(), budget=0)
+    (page,) = claim_pages(judge(sharded((4, 12), (1, 2, 4)), known), known, gallery)
+    assert page.comparison == "zero=1 against baseline in study zero at devices=1, 2, 4, on NVIDIA H100 80GB HBM3"
