@@ -101,10 +101,14 @@ class Summary:
         return 60 * self.launched / self.wall_seconds if self.launched and self.wall_seconds else None
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in self.outcomes.most_common()) or "nothing to do"
+        nothing = "no trial" if self.left else "nothing to do"
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in self.outcomes.most_common()) or nothing
         parts = [f"{self.planned} trials planned, {self.stored_before} in the store already; this run: {counts}"]
         if self.trials_per_minute is not None:
             parts.append(f"{self.trials_per_minute:.1f} trials a minute")
+        if self.rounds_postponed:
+            rounds = "1 round" if self.rounds_postponed == 1 else f"{self.rounds_postponed} rounds"
+            parts.append(f"{rounds} did not fit in the time budget")
         if self.left:
             parts.append(f"{self.left} left")
         return "; ".join(parts)

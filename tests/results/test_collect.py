@@ -258,6 +258,17 @@ def test_rounds_that_do_not_fit_the_time_budget_are_left_whole(store: Store, lau
     assert summary.left == 3 * summary.rounds_postponed
     assert {event.study for event in listener.of(RoundPostponed)} == {"early", "late"}  # type: ignore[union-attr]
     assert not summary.interrupted
+    assert f"; {summary.rounds_postponed} rounds did not fit in the time budget; {summary.left} left" in str(summary)
+
+
+def test_a_run_that_has_time_for_nothing_does_not_say_that_there_is_nothing_to_do(
+    store: Store, launcher: LocalLauncher
+) -> None:
+    summary = run(store, a_plan(a_block(rounds=1)), launcher, options=Options(time_budget_seconds=0.01))
+    assert str(summary) == (
+        "3 trials planned, 0 in the store already; this run: no trial; "
+        "1 round did not fit in the time budget; 3 left"
+    )  # fmt: skip
 
 
 def test_the_time_left_is_told_and_comes_down_to_nothing(store: Store, launcher: LocalLauncher) -> None:
