@@ -27,6 +27,7 @@ from harness.environment import Environment
 from harness.experiment.axes import Setting
 from harness.experiment.cell import Cell, Workload
 from harness.experiment.study import Arm, Block, Role
+from harness.results.first_step import FIRST_STEP
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from tests.shapes import (
@@ -161,6 +162,8 @@ def _record(run: _Run, trial: _Trial) -> Record:
     figures: dict[str, Any] = {"missing": {"tokens_per_second": f"the trial ended as {outcome}"}}
     if outcome in MEASURED:
         figures = {**_speed(run, trial, random), **_memory(run, trial, random), **_training(run, trial, random)}
+        if run.environment.devices:
+            figures["figures"] = {FIRST_STEP: 1.2 * figures["step_seconds"][0]}
     start = run.started + timedelta(seconds=10 * trial.order + crc32(trial.key.encode()) % 100_000)
     return Record(
         study=trial.study.name, workload=cell.workload.name, model=cell.workload.model, data=cell.workload.data,

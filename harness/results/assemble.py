@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.experiment.study import PlannedTrial, Role
+from harness.results.first_step import without_first_step
 from harness.results.lines import as_read_back
 from harness.results.record import NAMES, Record
 from harness.trial.device import DeviceFigures
@@ -83,7 +84,7 @@ def _assembled(
         "attempts": [dict(each) for each in at.earlier],
     }
     fields["missing"] = _missing(fields, finished.outcome, {**device.missing, **(result.missing if result else {})})
-    return Record(**fields)
+    return without_first_step(Record(**fields))
 
 
 def _with(measured: Mapping[str, Any], name: str, further: Mapping[str, Any]) -> dict[str, Any]:

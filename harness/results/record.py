@@ -66,9 +66,10 @@ class Record:
     compile_seconds: float | None = None
     # speed
     tokens_per_second: float | None = None
-    """Tokens of all ranks over the slowest rank's window: a ratio of totals."""
+    """Tokens of all ranks over the slowest rank's window: a ratio of totals, on a GPU less the first step."""
     samples_per_second: float | None = None
     step_seconds: list[float] = field(default_factory=list)
+    """Of every step of the window; on a GPU the first one stands under `figures`, see `harness.results.first_step`."""
     phases: dict[str, float] = field(default_factory=dict)
     """Mean seconds a step: forward, backward, optimizer, data_wait, copy."""
     # memory, bytes
