@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from harness.checking.answer import Answer
 from harness.judgement.judged import ArmResult, Interval, Parity
 from harness.judgement.metrics import metric_named
-from harness.judgement.rows import verdict_objects
+from harness.judgement.rows import finite, verdict_objects
 from harness.judgement.why import TITLES, TOLERANCE, Why
 from harness.judgement.words import measured
 from harness.report import formats
@@ -142,7 +142,7 @@ def as_json(answer: Answer, report: str) -> dict[str, Any]:
         "resolution": None if found is None else {
             "rounds": found.rounds, "spread": found.spread, "smallest_difference": found.smallest_ratio - 1,
         },
-        "parity": _parity(answer.arms.get("cell")),
+        "parity": parity_object(answer.arms.get("cell")),
         "memory": {role: {view: peak[0] for view, peak in arm.memory.items()} for role, arm in answer.arms.items()},
         "why": [{
             "arm": each.arm, "seconds": dict(each.seconds), "step_seconds": each.step_seconds,
@@ -152,13 +152,15 @@ def as_json(answer: Answer, report: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parity(cell: ArmResult | None) -> dict[str, Any] | None:
+def parity_object(cell: ArmResult | None) -> dict[str, Any] | None:
+    """Parity as plain values: null for what could not be had or is not finite."""
     if cell is None:
         return None
     parity = cell.parity
     return {
-        "word": parity.word, "holds": parity.holds, "loss_gap": parity.loss_gap, "worst_gap": parity.worst_gap,
-        "margin": parity.margin, "gradient_error": parity.gradient_error, "eager_error": parity.eager_error,
+        "word": parity.word, "holds": parity.holds, "loss_gap": finite(parity.loss_gap),
+        "worst_gap": finite(parity.worst_gap), "margin": finite(parity.margin),
+        "gradient_error": finite(parity.gradient_error), "eager_error": finite(parity.eager_error),
         "reason": parity.reason,
     }  # fmt: skip
 

@@ -125,7 +125,7 @@ def _arm(trials: Sequence[Record], baseline: ArmResult | None, alone: LossPairs)
         parity=_parity(trials, good, cell, baseline, alone) if baseline else Parity(word="is the baseline", holds=None),
         evidence=_evidence(trials, cell, baseline), flags=tuple(_flags(trials, plain)), trials=tuple(trials),
     )  # fmt: skip
-    return replace(bare, speedup=_speedup(bare, baseline)) if baseline else bare
+    return replace(bare, speedup=speed_over(bare, baseline)) if baseline else bare
 
 
 def _whole_cell(record: Record) -> dict[str, Any]:
@@ -133,19 +133,23 @@ def _whole_cell(record: Record) -> dict[str, Any]:
     return {**axis_table().defaults(), **record.cell}
 
 
-def gain_over(cell: ArmResult, others: Sequence[ArmResult], baseline: ArmResult) -> Interval | None:
-    """Speed of a cell against the baseline over the product of the others' speeds, by round, with its interval.
-
-    With one other this is the one's speed over the other's. None where no round ran all of them.
-    """
-    gains = [ratios(_speed(baseline), arm, baseline, "")[0] for arm in (cell, *others)]
-    rounds = [key for key in gains[0] if all(key in each for each in gains)]
-    return ratio_interval([gains[0][key] / math.prod(each[key] for each in gains[1:]) for key in rounds])
-
-
-def _speedup(arm: ArmResult, baseline: ArmResult) -> Interval | None:
-    found = measure(_speed(baseline), arm, baseline, "")
+def speed_over(cell: ArmResult, other: ArmResult) -> Interval | None:
+    """How many times as fast as another arm of its block, paired within rounds. None where no round ran both."""
+    found = measure(_speed(other), cell, other, "")
     return found.interval if found else None
+
+
+def speed_over_product(cell: ArmResult, parts: Sequence[ArmResult], baseline: ArmResult) -> Interval | None:
+    """Speed of a combination against the baseline over the product of its parts' speeds, by round.
+
+    None where no round ran all of them; a round in which one of them failed is dropped.
+    """
+    found = [ratios(_speed(baseline), arm, baseline, "") for arm in (cell, *parts)]
+    whole, *others = (gains for gains, _ in found)
+    over = [gain / math.prod(each[key] for each in others)
+            for key, gain in whole.items() if all(key in each for each in others)]  # fmt: skip
+    ran = min(len(gains) + dropped for gains, dropped in found)
+    return ratio_interval(over, dropped=max(0, ran - len(over)))
 
 
 def _speed(baseline: ArmResult) -> Metric:

@@ -57,9 +57,9 @@ class Parity:
     worst_gap: float | None = None
     """That of the round with the largest, nats."""
     strayed: int = 0
-    """Rounds beyond the margin although the median is not."""
+    """Rounds beyond the margin although the median one is not."""
     rounds: int = 0
-    """Rounds that were compared, where some strayed or none did."""
+    """Rounds whose losses were compared."""
     margin: float | None = None
     gradient_error: float | None = None
     eager_error: float | None = None

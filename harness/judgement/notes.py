@@ -59,7 +59,7 @@ def _strayed(site: Site) -> list[str]:
     """Rounds in which the losses left the baseline's although those of most rounds did not."""
     return [
         f"in {arm.parity.strayed} of {arm.parity.rounds} rounds the losses of {arm.name} lie up to "
-        f"{arm.parity.worst_gap:.2g} nats from the baseline's, in the median round {arm.parity.loss_gap:.2g}"
+        f"{arm.parity.worst_gap:.3g} nats from the baseline's, in the median round {arm.parity.loss_gap:.3g}"
         for arm in site.arms
         if arm.parity.strayed
     ]

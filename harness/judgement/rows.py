@@ -26,8 +26,8 @@ def verdict_objects(judgement: Judgement) -> list[dict[str, Any]]:
     return [
         {
             "claim": each.claim, "document": each.details.get("documents", ""), "verdict": str(each.word),
-            "helped": each.helped, "claimed": each.claimed, "measured": each.measured, "value": _finite(each.value),
-            "interval": [_finite(end) for end in each.interval] if each.interval else None, "rounds": each.rounds,
+            "helped": each.helped, "claimed": each.claimed, "measured": each.measured, "value": finite(each.value),
+            "interval": [finite(end) for end in each.interval] if each.interval else None, "rounds": each.rounds,
             "rounds_needed": each.rounds_needed, "reason": each.reason, "scope": each.scope, "metric": each.metric,
             "range": [each.low, each.high], "study": each.study, "arm": each.arm, "sweep": dict(each.sweep),
             "other_baseline": each.other_baseline,
@@ -36,6 +36,6 @@ def verdict_objects(judgement: Judgement) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
     """JSON has no infinities."""
     return value if value is not None and math.isfinite(value) else None

@@ -58,8 +58,8 @@ def span(low: float | None, high: float | None) -> str:
     """An interval of ratios: `[1.46, 1.50]`, or nothing where the rules give none."""
     if low is None or high is None:
         return ""
-    digits = 3 if max(abs(low - 1), abs(high - 1)) < 0.05 else 2
-    return f"[{low:.{digits}f}, {high:.{digits}f}]"
+    ends = (f"{end:.{3 if 0.95 < end < 1.05 else 2}f}" for end in (low, high))
+    return f"[{', '.join(ends)}]"
 
 
 def with_span(value: float | None, low: float | None, high: float | None) -> str:

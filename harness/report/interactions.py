@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
-from harness.judgement.compare import gain_over
+from harness.judgement.compare import speed_over_product
 from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.report import formats
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, changes
+from harness.report.measure import baseline_of, changes, figure_name, titles
 from harness.report.part import Part
 from harness.report.tables import Table, interval
 
@@ -43,8 +43,9 @@ def combinations_of(block: BlockResult) -> tuple[Combination, ...]:
         parts = [single for single in alone if single and single.speedup]
         if len(changed) > 1 and len(parts) == len(changed) and arm.speedup:
             product = prod(single.speedup.value for single in parts if single.speedup)
-            found.append(Combination(block=block, arm=arm, product=product, over=gain_over(arm, parts, baseline),
-                                     parts=tuple(single.name for single in parts)))  # fmt: skip
+            over = speed_over_product(arm, parts, baseline)
+            names = tuple(single.name for single in parts)
+            found.append(Combination(block=block, arm=arm, product=product, over=over, parts=names))
     return tuple(found)
 
 
@@ -60,7 +61,8 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
             missing="No study measures a combination together with each of "
             "its parts (design: factorial). Run: claimbench run --matrix matrix.yaml --study interactions",
         )
-    pictures = [picture for block, found in groups if (picture := _interaction_picture(block, found, gallery))]
+    named = [(name, *group) for name, group in zip(titles(block for block, _ in groups), groups, strict=True)]
+    pictures = [picture for each in named if (picture := _interaction_picture(*each, gallery))]
     return Part(
         anchor="interactions",
         title=title,
@@ -68,8 +70,8 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
         pictures=tuple(pictures),
         lead="If techniques did not act on each other, the gain of a combination would be the product of the gains of "
         "its parts. The last column is the one over the other, paired within rounds.",
-        sentences=tuple(_interaction_sentence(block, found) for block, found in groups),
-        tables=tuple(_interaction_table(block, found) for block, found in groups),
+        sentences=tuple(_interaction_sentence(name, found) for name, _, found in named),
+        tables=tuple(_interaction_table(name, found) for name, _, found in named),
         rows=tuple(
             {
                 "study": each.block.study,
@@ -87,12 +89,15 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     )
 
 
-def _interaction_picture(block: BlockResult, found: Sequence[Combination], gallery: Gallery) -> Picture | None:
+def _interaction_picture(
+    title: str, block: BlockResult, found: Sequence[Combination], gallery: Gallery
+) -> Picture | None:
     rows = [(_dot(each.arm), each.product) for each in found[:MOST_COMBINATIONS]]
-    caption = f"Study {block.study}: combinations measured together, against the product of their parts' gains."
+    caption = f"Study {title}: combinations measured together, against the product of their parts' gains."
     drawing = partial(bars.interactions, rows=rows)
-    name = f"interactions-{block.study}-{formats.settings(block.sweep)}"
-    return gallery.draw(name, caption, drawing, size=(6.6, bars.height([dot.name for dot, _ in rows])))
+    return gallery.draw(
+        figure_name("interactions", block), caption, drawing, size=(6.6, bars.height([dot.name for dot, _ in rows]))
+    )
 
 
 def _dot(arm: ArmResult) -> bars.Dot:
@@ -101,18 +106,19 @@ def _dot(arm: ArmResult) -> bars.Dot:
     return bars.Dot(name=arm.name, value=value, low=(gain and gain.low) or value, high=(gain and gain.high) or value)
 
 
-def _interaction_sentence(block: BlockResult, found: Sequence[Combination]) -> str:
+def _interaction_sentence(title: str, found: Sequence[Combination]) -> str:
     known = [each.over for each in found if each.over and each.over.low is not None and each.over.high is not None]
     less = sum(1 for over in known if over.high is not None and over.high < 1)
     more = sum(1 for over in known if over.low is not None and over.low > 1)
     open_still = f", {len(found) - len(known)} not run together in two rounds" if len(known) < len(found) else ""
     return (
-        f"Study {block.study}: of {formats.plural(len(found), 'combination')}, {less} gave less than the product of "
-        f"the parts, {more} more, {len(known) - less - more} the same within the interval{open_still}."
+        f"Study {title}: of {formats.plural(len(found), 'combination')}, {less} gave less than the product of "
+        f"the parts, {more} more, {len(known) - less - more} the same within the interval{open_still}; each taken by "
+        "itself."
     )
 
 
-def _interaction_table(block: BlockResult, found: Sequence[Combination]) -> Table:
+def _interaction_table(title: str, found: Sequence[Combination]) -> Table:
     rows = [
         (
             each.arm.name,
@@ -123,7 +129,7 @@ def _interaction_table(block: BlockResult, found: Sequence[Combination]) -> Tabl
         for each in found
     ]
     return Table(
-        caption=f"Combinations of study {block.study}",
+        caption=f"Combinations of study {title}",
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
         columns=("cell", "measured [95% interval]", "product of the parts", "measured ÷ product [95% interval]"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.judgement.metrics import Metric
 from harness.judgement.pairs import measure
 from harness.judgement.site import find
+from harness.report import formats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,26 @@ class Reading:
 def changes(arm: ArmResult, baseline: ArmResult) -> dict[str, object]:
     """The settings in which an arm differs from its block's baseline."""
     return {axis: value for axis, value in arm.cell.items() if baseline.cell.get(axis) != value}
+
+
+def titles(blocks: Iterable[BlockResult]) -> list[str]:
+    """What to call each block: its study, with the sweep point where it has one and the device where there are several.
+
+    `attention at sequence_length=512 on NVIDIA H100 80GB HBM3`.
+    """
+    blocks = list(blocks)
+    several = len({block.device for block in blocks}) > 1
+    return [
+        block.study
+        + (f" at {formats.settings(block.sweep)}" if block.sweep else "")
+        + (f" on {block.device}" if several else "")
+        for block in blocks
+    ]
+
+
+def figure_name(kind: str, block: BlockResult) -> str:
+    """A name for a figure of this block, which no other block's has."""
+    return f"{kind}-{block.study}-{formats.settings(block.sweep)}-{block.block[:6]}-{block.fingerprint[:4]}"
 
 
 def baseline_of(block: BlockResult) -> ArmResult | None:

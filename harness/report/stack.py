@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from harness.judgement.compare import gain_over
+from harness.judgement.compare import speed_over
 from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, changes
+from harness.report.measure import baseline_of, changes, figure_name, titles
 from harness.report.part import Part
 from harness.report.tables import Table, interval
 
@@ -48,16 +48,17 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
             missing="No study adds techniques one on top of the other (design: "
             "cumulative). Run: claimbench run --matrix matrix.yaml --study d1-stack",
         )
-    pictures = [picture for block, stack in stacks for picture in _waterfalls(block, stack, gallery)]
+    named = [(name, *each) for name, each in zip(titles(block for block, _ in stacks), stacks, strict=True)]
+    pictures = [picture for each in named for picture in _waterfalls(*each, gallery)]
     return Part(
         anchor="stack",
         title=title,
         short="Stack",
         pictures=tuple(pictures),
-        tables=tuple(_stack_table(*each) for each in stacks),
+        tables=tuple(_stack_table(*each) for each in named),
         lead="Each bar goes from what was reached before to what is reached with one more technique; hatched bars are "
         "steps back.",
-        sentences=tuple(sentence for each in stacks for sentence in (_stack_sentence(*each), *_without(*each))),
+        sentences=tuple(sentence for each in named for sentence in (_stack_sentence(*each), *_without(*each))),
         rows=tuple(row for each in stacks for row in _stack_rows(*each)),
     )
 
@@ -71,8 +72,8 @@ class Piece:
     arm: ArmResult
     speed: Interval
     """So far: against the baseline."""
-    gain: Interval
-    """Its own: against the piece measured before it, paired within rounds."""
+    gain: Interval | None
+    """Its own: against the piece measured before it, paired within rounds; None where no round ran both."""
 
 
 def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
@@ -82,17 +83,16 @@ def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
     pieces: list[Piece] = []
     for arm in stack:
         before = pieces[-1].arm if pieces else baseline
-        gain = gain_over(arm, [before], baseline) if pieces else arm.speedup
-        if arm.speedup is None or gain is None:
+        if arm.speedup is None:
             continue
         # a chain only adds: none of its cells changes a setting of the one before
         added = changes(arm, baseline).keys() - changes(before, baseline).keys()
         name = formats.settings({axis: setting for axis, setting in arm.cell.items() if axis in added})
-        pieces.append(Piece(added=name, arm=arm, speed=arm.speedup, gain=gain))
+        pieces.append(Piece(added=name, arm=arm, speed=arm.speedup, gain=speed_over(arm, before)))
     return pieces
 
 
-def _waterfalls(block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery) -> list[Picture]:
+def _waterfalls(title: str, block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery) -> list[Picture]:
     pieces = _pieces(block, stack)
     speed = [(piece.added, piece.speed.value) for piece in pieces]
     memory = [(piece.added, ratio) for piece in pieces if (ratio := piece.arm.memory_ratio.get("reserved")) is not None]
@@ -100,8 +100,8 @@ def _waterfalls(block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery
     for unit, values, what in (("speed", speed, "Speed"), ("memory", memory, "Peak reserved memory")):
         if values:
             drawing = partial(bars.waterfall, steps=[("baseline", 1.0), *values], unit=unit)
-            caption = f"{what} of the stack of study {block.study}, each piece on top of the ones before."
-            name = f"stack-{unit}-{block.study}-{formats.settings(block.sweep)}"
+            caption = f"{what} of the stack of study {title}, each piece on top of the ones before."
+            name = figure_name(f"stack-{unit}", block)
             pictures.append(
                 gallery.draw(
                     name,
@@ -113,46 +113,43 @@ def _waterfalls(block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery
     return [picture for picture in pictures if picture]
 
 
-def _stack_sentence(block: BlockResult, stack: Sequence[ArmResult]) -> str:
+def _stack_sentence(title: str, block: BlockResult, stack: Sequence[ArmResult]) -> str:
     pieces = _pieces(block, stack)
     if not pieces:
-        return f"Study {block.study}: no piece of the stack has a speed."
-    most, least = max(pieces, key=lambda each: each.gain.value), min(pieces, key=lambda each: each.gain.value)
+        return f"Study {title}: no piece of the stack has a speed."
+    whole = "all together" if pieces[-1].arm is stack[-1] else f"as far as it has a speed, up to {pieces[-1].added},"
+    gains = sorted(((each.gain, each.added) for each in pieces if each.gain), key=lambda each: each[0].value)
+    (least, lower), (most, upper) = gains[0], gains[-1]
     return (
-        f"Study {block.study}: all together {interval(pieces[-1].speed)} the speed of the baseline; most comes from "
-        f"{most.added} ({interval(most.gain)}), least from {least.added} ({interval(least.gain)})."
+        f"Study {title}: {whole} {interval(pieces[-1].speed)} the speed of the baseline; most comes from "
+        f"{upper} ({interval(most)}), least from {lower} ({interval(least)})."
     )
 
 
-def _without(block: BlockResult, stack: Sequence[ArmResult]) -> list[str]:
+def _without(title: str, _: BlockResult, stack: Sequence[ArmResult]) -> list[str]:
     """Pieces that have no figure of their own, and why; nothing where none has one."""
-    if not any(arm.speedup for arm in stack):
-        return []
+    last = max((place for place, arm in enumerate(stack) if arm.speedup), default=-1)
+    together = "what it adds is shown together with the next piece."
     return [
-        f"Study {block.study}: {arm.name} has no speed ({arm.reason or 'it was not run beside the baseline'}); what it "
-        "adds is shown together with the next piece."
-        for arm in stack if not arm.speedup
+        f"Study {title}: {arm.name} has no speed ({arm.reason or 'it was not run beside the baseline'})"
+        + (f"; {together}" if place < last else ".")
+        for place, arm in enumerate(stack) if not arm.speedup and last >= 0
     ]  # fmt: skip
 
 
-def _stack_table(block: BlockResult, stack: Sequence[ArmResult]) -> Table:
+def _stack_table(title: str, block: BlockResult, stack: Sequence[ArmResult]) -> Table:
     rows = [
         (f"+ {piece.added}", interval(piece.gain), interval(piece.speed),
          formats.ratio(piece.arm.memory_ratio.get("reserved")), piece.arm.parity.word)
         for piece in _pieces(block, stack)
     ]  # fmt: skip
     return Table(
-        caption=f"Stack of study {block.study}",
+        caption=f"Stack of study {title}",
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
-        columns=(
-            "added",
-            "its own gain [95% interval]",
-            "speed so far [95% interval]",
-            "reserved memory so far",
-            "parity",
-        ),
-    )
+        columns=("added", "its own gain [95% interval]", "speed so far [95% interval]", "reserved memory so far",
+                 "parity"),
+    )  # fmt: skip
 
 
 def _stack_rows(block: BlockResult, stack: Sequence[ArmResult]) -> list[Row]:
@@ -162,9 +159,9 @@ def _stack_rows(block: BlockResult, stack: Sequence[ArmResult]) -> list[Row]:
             "block": block.block,
             "added": piece.added,
             "speedup": piece.speed.value,
-            "own_gain": piece.gain.value,
-            "own_gain_low": piece.gain.low,
-            "own_gain_high": piece.gain.high,
+            "own_gain": piece.gain and piece.gain.value,
+            "own_gain_low": piece.gain and piece.gain.low,
+            "own_gain_high": piece.gain and piece.gain.high,
             "reserved_ratio": piece.arm.memory_ratio.get("reserved"),
         }
         for piece in _pieces(block, stack)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
 import pytest
 
+from harness.checking.words import parity_object
 from harness.judgement.compare import compare
 from harness.judgement.judged import Parity, Word
 from harness.judgement.parity import Demand, LossPairs, demand_of, effective_batch, judge_parity, loss_gap, seed_gap
@@ -45,6 +47,21 @@ EXACT, ROUNDING, SPREAD, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.SPREAD,
 )  # fmt: skip
 def test_what_a_change_owes_the_baseline(changes: dict[str, object], demand: Demand) -> None:
     assert demand_of({**DEFAULTS, **changes}, DEFAULTS)[0] == demand  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "cell", "demand"),
+    [
+        ({"parallel": "ddp", "devices": 2}, {"parallel": "fsdp", "devices": 2}, ROUNDING),
+        ({"parallel": "pipeline", "devices": 2}, {"parallel": "ddp", "devices": 2}, UNEQUAL),
+        ({"parallel": "ddp", "devices": 2, "batch_size": 8},
+         {"parallel": "pipeline", "devices": 2, "batch_size": 16}, SPREAD),
+        ({"parallel": "ddp", "devices": 2, "batch_size": 8},
+         {"parallel": "ddp", "devices": 2, "batch_size": 4, "accumulation": 2}, EXACT),
+    ],
+)  # fmt: skip
+def test_what_counts_is_who_draws_samples(baseline: dict[str, object], cell: dict[str, object], demand: Demand) -> None:
+    assert demand_of({**DEFAULTS, **cell}, {**DEFAULTS, **baseline})[0] == demand  # type: ignore[dict-item]
 
 
 def test_the_effective_batch_counts_devices_only_where_they_add_samples() -> None:
@@ -86,7 +103,7 @@ def test_a_change_of_rounding_may_stray_by_a_quarter_of_what_two_seeds_do() -> N
     far = parity_of({"precision": "bf16"}, losses(0.067))
     assert (far.word, far.holds) == ("fails", False)
     assert far.reason == (
-        "the losses lie 0.067 nats apart, two seeds of the baseline 0.267, of which rounding may take 0.067"
+        "the losses lie 0.067 nats apart, two seeds of the baseline 0.267, of which rounding may take 0.0667"
     )
 
 
@@ -107,22 +124,64 @@ def shifted(*shifts: float) -> LossPairs:
 
 
 def test_one_round_that_spikes_is_told_and_fails_nothing() -> None:
-    """Measured on H200s: four of five rounds of DeepSpeed's bf16 within 0.011 nats of fp32, the fifth 0.345 away."""
+    """Measured on H200s: four rounds of DeepSpeed's bf16 within 0.011 nats of fp32, the fifth 0.345 off."""
     found = parity_of({"precision": "ds-bf16"}, shifted(0.007, 0.345, 0.011))
     assert (found.word, found.strayed, found.rounds) == ("holds", 1, 3)
     assert found.loss_gap == pytest.approx(0.011)
     assert found.worst_gap == pytest.approx(0.345)
     assert found.reason == (
-        "the losses lie 0.011 nats apart in the median round, in 1 of 3 by up to 0.34, "
-        "two seeds of the baseline 0.267, of which rounding may take 0.067"
+        "the losses lie 0.011 nats apart in the median round, in 1 of 3 by up to 0.345, "
+        "two seeds of the baseline 0.267, of which rounding may take 0.0667"
     )
 
 
 def test_a_change_of_the_arithmetic_shows_in_most_rounds_and_fails() -> None:
-    """Measured on H200s: one more step of the optimizer, on gradients of zero, before training begins."""
-    found = parity_of({"zero": 1}, shifted(0.122, 0.622, 0.186))
+    """Measured on H200s: one more step of the optimizer before training: 0.122, 0.622, 0.186 of seeds 0.586 apart."""
+    found = parity_of({"zero": 1}, shifted(0.0555, 0.283, 0.0846))
     assert (found.word, found.holds) == ("fails", False)
-    assert found.reason.startswith("the losses lie 0.186 nats apart, ")
+    assert found.reason.startswith("the losses lie 0.0846 nats apart, ")
+    assert parity_of({"precision": "bf16"}, shifted(0.0555, 0.283, 0.0276)).holds is True, "a tenth, and a spike"
+
+
+def test_of_an_even_number_of_rounds_the_worse_one_in_the_middle_is_judged() -> None:
+    base = (*BASE, BASE[0])
+    for shifts, holds in (((0.0, 0.0, 0.0, 9.0), True), ((0.0, 0.0, 0.13, 0.13), False), ((0.0, 0.13), False)):
+        pairs = tuple(([loss + shift for loss in curve], curve) for curve, shift in zip(base, shifts, strict=False))
+        found = parity_of({"precision": "bf16"}, LossPairs(pairs=pairs, control=(), seed_gap=seed_gap(BASE)))
+        assert found.holds is holds
+        assert found.loss_gap == pytest.approx(sorted(shifts)[len(shifts) // 2])
+
+
+def test_one_spike_of_the_control_allows_no_cell_to_stray() -> None:
+    """Measured on H200s: a control 0.0002, 0.003 and 0.21 from its baseline would have allowed 0.42 in each round."""
+    control = tuple(
+        ([loss + shift for loss in curve], curve) for curve, shift in zip(BASE, (0.0, 0.003, 0.21), strict=True)
+    )
+    found = parity_of(
+        {"overlap_comm": False}, LossPairs(pairs=losses(0.1).pairs, control=control, seed_gap=seed_gap(BASE))
+    )
+    assert found.holds is False
+    assert found.margin == pytest.approx(0.8 / 3 / 4)
+
+
+def test_a_control_that_diverged_is_a_baseline_that_differs_from_itself() -> None:
+    control = (([3.0, math.nan, 1.0], BASE[0]), (BASE[1], BASE[1]), (BASE[2], BASE[2]))
+    found = parity_of({"workers": 4}, LossPairs(pairs=losses(0.05).pairs, control=control, seed_gap=seed_gap(BASE)))
+    assert (found.holds, found.margin) == (True, pytest.approx(0.8 / 3 / 4))
+
+
+def test_a_round_in_which_the_baseline_diverged_blames_nobody_and_allows_nothing() -> None:
+    broken = [3.0, math.inf, math.nan]
+    seeds = seed_gap([*BASE, broken])
+    assert seeds == seed_gap(BASE)
+    pairs = (*losses(0.01).pairs, ([3.0, 2.0, 1.0], broken))
+    found = parity_of({"precision": "bf16"}, LossPairs(pairs=pairs, control=(), seed_gap=seeds))
+    assert (found.holds, found.rounds) == (True, 3)
+    far = parity_of({"precision": "bf16"}, LossPairs(pairs=losses(4.0).pairs, control=(), seed_gap=seeds))
+    assert far.holds is False
+    alone = parity_of({"precision": "bf16"}, LossPairs(pairs=pairs[-1:], control=(), seed_gap=seeds))
+    assert alone.word == "not checked: the baseline's own loss became infinite or no number"
+    assert seed_gap([BASE[0], broken]) is None
 
 
 def test_what_must_not_touch_the_arithmetic_fails_by_one_round() -> None:
@@ -219,3 +278,14 @@ def test_one_seed_gives_no_margin() -> None:
     found = parity_of({"precision": "bf16"}, pairs)
     assert found.holds is None
     assert found.word == "not checked: one seed gives no spread between seeds"
+
+
+def test_a_loss_without_a_number_can_be_told_as_json() -> None:
+    """`claimbench check --json` ended with an error after all was measured."""
+    records = [replace(each, losses=[math.nan, *each.losses[1:]]) if each.round == 2 and each.arm == CELL else each
+               for each in make_records([study()], rounds=3)]  # fmt: skip
+    (block,) = compare(records).blocks
+    cell = next(arm for arm in block.arms if arm.role == "cell")
+    assert cell.parity.worst_gap == math.inf
+    found = json.loads(json.dumps(parity_object(cell), allow_nan=False))
+    assert (found["word"], found["loss_gap"], found["worst_gap"]) == ("fails", None, None)

@@ -15,8 +15,8 @@ from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
 from harness.report.figures.studio import Studio
 from harness.report.frontier import front, frontier_part
-from harness.report.interactions import combinations_of
-from harness.report.leave_one_out import leave_one_out_part, worths_of
+from harness.report.interactions import combinations_of, interactions_part
+from harness.report.leave_one_out import leave_one_out_part, wholes_of
 from harness.report.order import in_reading_order, natural
 from harness.report.stack import _pieces, stack_of, stack_part
 from harness.trial.outcome import Outcome
@@ -132,16 +132,31 @@ def test_a_combination_stands_against_the_product_of_its_parts(blocks: dict[str,
     assert combinations_of(blocks["stack"]) == (), "its parts were not measured alone"
 
 
-def rounds_of(speeds: dict[str, list[float]]) -> BlockResult:
-    """A block of cells, named by their settings, each with its tokens/s round by round."""
+FAILED = 0.0
+"""In place of tokens/s: out of memory."""
+
+
+def rounds_of(speeds: dict[str, list[float | None]], device: str = "") -> BlockResult:
+    """A block of cells, named by their settings, each with its tokens/s round by round; None: it did not run."""
     cells = {name: dict(part.split("=") for part in name.split()) for name in speeds if name != "baseline"}
-    records = []
     shape = StudyShape(name="own", cells=[CellShape(settings=cell) for cell in cells.values()])
-    for each in make_records([shape], rounds=3):
+    records = []
+    for each in make_records([shape], rounds=len(speeds["baseline"])):
         name = next((name for name, cell in cells.items() if set(each.arm.split()) == set(name.split())), "baseline")
-        records.append(replace(each, tokens_per_second=speeds[name][each.round - 1]))
+        speed = speeds[name][each.round - 1]
+        if device:
+            devices = [{**one, "name": device} for one in each.environment["devices"]]
+            each = replace(each, environment={**each.environment, "devices": devices}, fingerprint=f"{device:0<16}")  # noqa: PLW2901
+        if speed == FAILED:
+            records.append(replace(each, tokens_per_second=None, outcome=Outcome.OOM, reason="CUDA out of memory"))
+        elif speed is not None:
+            records.append(replace(each, tokens_per_second=speed))
     (block,) = compare(records).blocks
     return block
+
+
+def gallery_in(folder: Path) -> Gallery:
+    return Gallery(folder=folder, studio=Studio(), budget=8)
 
 
 def test_a_piece_of_a_stack_is_held_against_the_piece_before_it_round_by_round() -> None:
@@ -156,6 +171,8 @@ def test_a_piece_of_a_stack_is_held_against_the_piece_before_it_round_by_round()
     )
     first, second, third = _pieces(block, stack_of(block))
     assert first.gain == first.speed
+    assert second.gain is not None
+    assert third.gain is not None
     # logarithms of 1.01, 1.5714, 0.9895: mean 0.15045, deviation 0.26134, half an interval 0.64920
     assert second.gain.value == pytest.approx(1.1624, abs=1e-4)
     assert second.gain.low == pytest.approx(0.6073, abs=1e-4)
@@ -197,18 +214,110 @@ def test_a_stack_less_one_says_what_each_piece_is_worth_to_the_whole(tmp_path: P
             "compile=default attention=sdpa-flash": [303, 327, 271],
         }
     )
-    worths = {worth.piece: worth.gain for worth in worths_of(block)}
-    assert list(worths) == ["attention=sdpa-flash", "compile=default", "optimizer=fused"]
-    assert {piece: gain.value for piece, gain in worths.items() if gain} == pytest.approx(
+    (whole,) = wholes_of([block])
+    assert [piece.name for piece in whole.pieces] == ["attention=sdpa-flash", "compile=default", "optimizer=fused"]
+    assert {piece.name: piece.worth.value for piece in whole.pieces if piece.worth} == pytest.approx(
         {"compile=default": 2.0, "attention=sdpa-flash": 0.75, "optimizer=fused": 0.998}, abs=0.001
     )
-    part = leave_one_out_part([block], Gallery(folder=tmp_path, studio=Studio(), budget=0))
+    assert all(piece.memory == pytest.approx(1.0, abs=0.002) for piece in whole.pieces)
+    part = leave_one_out_part([block], gallery_in(tmp_path))
     assert part.sentences == (
-        "Study own: the whole is faster with compile=default (2.00x [2.00, 2.00]); the whole is slower with "
-        "attention=sdpa-flash (0.75x [0.75, 0.75]); nothing certain of optimizer=fused.",
+        "Study own: attention=sdpa-flash compile=default optimizer=fused is 2.99x [2.33, 3.84] as fast as the "
+        "baseline; faster with compile=default (2.00x [2.00, 2.00]); slower with attention=sdpa-flash "
+        "(0.75x [0.75, 0.75]); undecided: optimizer=fused.",
     )
     (table,) = part.tables
-    assert table.rows[1][:3] == ("− compile=default", "2.00x [2.00, 2.00]", "1.49x [1.17, 1.92]")
+    assert table.rows[0][:3] == ("nothing", "–", "2.99x [2.33, 3.84]")
+    assert table.rows[2][:3] == ("− compile=default", "2.00x [2.00, 2.00]", "1.49x [1.17, 1.92]")
+
+
+def test_what_could_not_be_left_out_is_said_with_its_reason(tmp_path: Path) -> None:
+    speeds: dict[str, list[float | None]] = {
+        "baseline": [100, 100, 100],
+        "compile=default attention=sdpa-flash optimizer=fused": [300, 330, 270],
+        "attention=sdpa-flash optimizer=fused": [150, 165, 135],
+        "compile=default optimizer=fused": [FAILED, FAILED, FAILED],
+        "compile=default attention=sdpa-flash": [301, 329, 271],
+    }
+    part = leave_one_out_part([rounds_of(speeds)], gallery_in(tmp_path))
+    assert part.sentences[0].endswith(
+        "; no figure without attention=sdpa-flash (oom in 3 of 3 rounds: CUDA out of memory)."
+    )
+    speeds["compile=default attention=sdpa-flash optimizer=fused"] = [FAILED, FAILED, FAILED]
+    part = leave_one_out_part([rounds_of(speeds)], gallery_in(tmp_path))
+    assert part.sentences == (
+        "Study own: attention=sdpa-flash compile=default optimizer=fused has no speed as a whole "
+        "(oom in 3 of 3 rounds: CUDA out of memory).",
+    )
+    assert part.pictures == ()
+
+
+def test_two_devices_have_a_figure_and_a_name_each(tmp_path: Path) -> None:
+    speeds: dict[str, list[float | None]] = {
+        "baseline": [100, 100, 100],
+        "compile=default attention=sdpa-flash optimizer=fused": [300, 330, 270],
+        "attention=sdpa-flash optimizer=fused": [150, 165, 135],
+        "compile=default optimizer=fused": [400, 440, 360],
+        "compile=default attention=sdpa-flash": [303, 327, 271],
+        "compile=default": [200, 210, 190],
+        "attention=sdpa-flash": [110, 120, 100],
+        "optimizer=fused": [101, 102, 103],
+    }
+    blocks = [rounds_of(speeds, "H100"), rounds_of(speeds, "H200")]
+    for part in (leave_one_out_part, interactions_part):
+        made = part(blocks, gallery_in(tmp_path))
+        assert len({picture.file for picture in made.pictures}) == 2
+        for place, device in enumerate(("H100", "H200")):
+            assert made.sentences[place].startswith(f"Study own on {device}: ")
+            assert f"study own on {device}" in made.tables[place].caption
+
+
+def test_a_piece_of_a_stack_that_shares_no_round_with_the_one_before_keeps_its_row(tmp_path: Path) -> None:
+    block = rounds_of(
+        {
+            "baseline": [100, 100, 100, 100],
+            "compile=default": [200, 210, None, None],
+            "compile=default attention=sdpa-flash": [None, None, 150, 150],
+            "compile=default attention=sdpa-flash optimizer=fused": [150, 150, 150, 150],
+        }
+    )
+    part = stack_part([block], gallery_in(tmp_path))
+    (table,) = part.tables
+    assert [row[1].split()[0] for row in table.rows] == ["2.05x", "–", "1.000x"]
+    assert part.sentences[0].startswith("Study own: all together 1.50x [1.50, 1.50] the speed of the baseline;")
+
+
+def test_a_stack_whose_last_piece_failed_is_not_called_all_together(tmp_path: Path) -> None:
+    block = rounds_of(
+        {
+            "baseline": [100, 100, 100],
+            "compile=default": [200, 210, 190],
+            "compile=default attention=sdpa-flash": [220, 230, 210],
+            "compile=default attention=sdpa-flash optimizer=fused": [FAILED, FAILED, FAILED],
+        }
+    )
+    first, second = stack_part([block], gallery_in(tmp_path)).sentences
+    assert first.startswith("Study own: as far as it has a speed, up to attention=sdpa-flash, 2.20x [")
+    assert second == (
+        "Study own: compile=default attention=sdpa-flash optimizer=fused has no speed "
+        "(oom in 3 of 3 rounds: CUDA out of memory)."
+    ) or second.endswith("has no speed (oom in 3 of 3 rounds: CUDA out of memory).")
+
+
+def test_pairs_that_failed_are_said_of_gains_and_of_combinations(tmp_path: Path) -> None:
+    block = rounds_of(
+        {
+            "baseline": [100, 100, 100, 100],
+            "compile=default": [200, 210, 190, 200],
+            "attention=sdpa-flash": [110, 110, FAILED, 110],
+            "compile=default attention=sdpa-flash": [220, FAILED, 209, 220],
+        }
+    )
+    (found,) = combinations_of(block)
+    assert found.over is not None
+    assert (found.over.value, found.over.rounds, found.over.dropped) == (pytest.approx(1.0), 2, 2)
+    (table,) = interactions_part([block], gallery_in(tmp_path)).tables
+    assert table.rows[0][3] == "1.000x [1.000, 1.000] (2 pairs dropped)"
 
 
 def test_a_stack_of_which_one_piece_was_never_left_out_is_not_shown_less_one() -> None:
@@ -220,7 +329,7 @@ def test_a_stack_of_which_one_piece_was_never_left_out_is_not_shown_less_one() -
             "compile=default optimizer=fused": [400, 440, 360],
         }
     )
-    assert worths_of(block) == ()
+    assert wholes_of([block]) == []
 
 
 def test_the_sentences_hold_what_was_computed(html: str) -> None:
