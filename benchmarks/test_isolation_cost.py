@@ -39,7 +39,8 @@ def run_once(folder: Path, isolation: str) -> list[Any]:
 
 def beyond(record: Any) -> float:
     """Seconds of a trial beyond its warm-up and its window."""
-    return float(record.wall_seconds - sum(record.step_seconds) - record.figures["warmup_seconds"])
+    window = sum(record.step_seconds) + record.figures.get("first_step_seconds", 0.0)
+    return float(record.wall_seconds - window - record.figures["warmup_seconds"])
 
 
 @pytest.mark.gpu

@@ -18,7 +18,6 @@ from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Verdict, Word
 from harness.results.collect import Options, fill, local_launcher
 from harness.results.events import OnEvent, Summary
-from harness.results.first_step import without_first_step
 from harness.results.record import Record
 from harness.results.rounds import rounds_of
 from harness.results.store import Store
@@ -120,7 +119,7 @@ class _Check:
 
     def _judged(self, plan: Plan, fits: Schedule) -> Answer:
         keys = {trial.block.key for trial in plan.trials}
-        records = [without_first_step(record) for record in self.store.records() if record.block in keys]
+        records = [record for record in self.store.records() if record.block in keys]
         return answer_of(self.question, self.claims, judge(records, self.claims), records, schedule=fits)
 
     def _stored(self, rounds: int | None) -> Schedule | None:

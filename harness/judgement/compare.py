@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
 from harness.judgement.metrics import METRICS, Metric
-from harness.judgement.pairs import computed, device_key, matched, measure, ratios
+from harness.judgement.pairs import by_key, computed, device_key, matched, measure, ratios
 from harness.judgement.parity import LossPairs, judge_parity, seed_gap
 from harness.judgement.stats import NOISY, holm, noise_label, paired_p, ratio_interval, summarise
 from harness.judgement.validity import checked, clock_gap, warnings
@@ -144,12 +144,11 @@ def speed_over_product(cell: ArmResult, parts: Sequence[ArmResult], baseline: Ar
 
     None where no round ran all of them; a round in which one of them failed is dropped.
     """
-    found = [ratios(_speed(baseline), arm, baseline, "") for arm in (cell, *parts)]
-    whole, *others = (gains for gains, _ in found)
+    whole, *others = (ratios(_speed(baseline), arm, baseline, "")[0] for arm in (cell, *parts))
     over = [gain / math.prod(each[key] for each in others)
             for key, gain in whole.items() if all(key in each for each in others)]  # fmt: skip
-    ran = min(len(gains) + dropped for gains, dropped in found)
-    return ratio_interval(over, dropped=max(0, ran - len(over)))
+    together = set.intersection(*(set(by_key(arm.trials)) for arm in (cell, *parts, baseline)))
+    return ratio_interval(over, dropped=len(together) - len(over))
 
 
 def _speed(baseline: ArmResult) -> Metric:

@@ -58,7 +58,7 @@ def span(low: float | None, high: float | None) -> str:
     """An interval of ratios: `[1.46, 1.50]`, or nothing where the rules give none."""
     if low is None or high is None:
         return ""
-    ends = (f"{end:.{3 if 0.95 < end < 1.05 else 2}f}" for end in (low, high))
+    ends = (f"{end:.{3 if 0.95 < round(end, 2) < 1.05 else 2}f}" for end in (low, high))
     return f"[{', '.join(ends)}]"
 
 

@@ -119,11 +119,11 @@ def _stack_sentence(title: str, block: BlockResult, stack: Sequence[ArmResult]) 
         return f"Study {title}: no piece of the stack has a speed."
     whole = "all together" if pieces[-1].arm is stack[-1] else f"as far as it has a speed, up to {pieces[-1].added},"
     gains = sorted(((each.gain, each.added) for each in pieces if each.gain), key=lambda each: each[0].value)
+    said = f"Study {title}: {whole} {interval(pieces[-1].speed)} the speed of the baseline"
+    if len(gains) < 2:
+        return f"{said}."
     (least, lower), (most, upper) = gains[0], gains[-1]
-    return (
-        f"Study {title}: {whole} {interval(pieces[-1].speed)} the speed of the baseline; most comes from "
-        f"{upper} ({interval(most)}), least from {lower} ({interval(least)})."
-    )
+    return f"{said}; most comes from {upper} ({interval(most)}), least from {lower} ({interval(least)})."
 
 
 def _without(title: str, _: BlockResult, stack: Sequence[ArmResult]) -> list[str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import Place, RecordsError, printable
+from harness.results.first_step import without_first_step
 from harness.results.record import RECORD_SCHEMA, TEXTS, Record
 from harness.results.sense import fault_in
 from harness.trial.numbers import decode
@@ -106,7 +107,7 @@ def _checked(path: Path, number: int, line: str) -> Record:
         raise _wrong(path, number, _newer(record.schema))
     if fault := fault_in(record):
         raise _wrong(path, number, _no_record(fault))
-    return record
+    return without_first_step(record)
 
 
 @cache

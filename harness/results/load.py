@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import Place, RecordsError
 from harness.results import collector
-from harness.results.first_step import without_first_step
 from harness.results.lines import read_lines
 from harness.results.record import NAMES, Record
 from harness.results.store import Store
@@ -34,8 +33,6 @@ FIGURES = frozenset(each.name for each in fields(Record) if each.type in {"float
 
 def read_records(path: Path | str) -> list[Record]:
     """All records at `path`. One that stands in several files is read once, superseded if it is so in any.
-
-    Those of an earlier version come without the first step of their window, as those of this one are made.
 
     Raises:
         RecordsError: nothing is there, or a line is no record.
@@ -142,4 +139,4 @@ def _once(records: Iterable[Record]) -> list[Record]:
         known = seen.setdefault(record.identity, record)
         if record.superseded and not known.superseded:
             seen[record.identity] = replace(known, superseded=True)
-    return [without_first_step(record) for record in seen.values()]
+    return list(seen.values())

@@ -24,6 +24,7 @@ from typing import Self
 from harness.errors import StoreError
 from harness.results.connection import open_for_reading, open_for_writing
 from harness.results.faults import explained, readable
+from harness.results.first_step import without_first_step
 from harness.results.lock import WriterLock
 from harness.results.record import Record
 from harness.results.schema import keep_environment
@@ -171,7 +172,8 @@ class Store:
         with readable(self.path):
             environments = {key: json.loads(content) for key, content in kept.items()}
             for text, environment, superseded in rows:
-                yield Record.from_text(text, environment=environments[environment], superseded=bool(superseded))
+                record = Record.from_text(text, environment=environments[environment], superseded=bool(superseded))
+                yield without_first_step(record)
 
     def count(self) -> int:
         """Trials kept, superseded ones included."""

@@ -103,7 +103,8 @@ def test_a_change_of_rounding_may_stray_by_a_quarter_of_what_two_seeds_do() -> N
     far = parity_of({"precision": "bf16"}, losses(0.067))
     assert (far.word, far.holds) == ("fails", False)
     assert far.reason == (
-        "the losses lie 0.067 nats apart, two seeds of the baseline 0.267, of which rounding may take 0.0667"
+        "the losses lie 0.067 nats apart in the median round, two seeds of the baseline 0.267, "
+        "of which rounding may take 0.0667"
     )
 
 
@@ -112,7 +113,7 @@ def test_other_samples_or_an_unknown_axis_may_stray_as_far_as_two_seeds() -> Non
         assert parity_of(changes, losses(0.26)).holds is True
         far = parity_of(changes, losses(0.28))
         assert far.holds is False
-        assert far.reason == "the losses lie 0.28 nats apart, two seeds of the baseline 0.267"
+        assert far.reason == "the losses lie 0.28 nats apart in the median round, two seeds of the baseline 0.267"
 
 
 def shifted(*shifts: float) -> LossPairs:
@@ -139,7 +140,7 @@ def test_a_change_of_the_arithmetic_shows_in_most_rounds_and_fails() -> None:
     """Measured on H200s: one more step of the optimizer before training: 0.122, 0.622, 0.186 of seeds 0.586 apart."""
     found = parity_of({"zero": 1}, shifted(0.0555, 0.283, 0.0846))
     assert (found.word, found.holds) == ("fails", False)
-    assert found.reason.startswith("the losses lie 0.0846 nats apart, ")
+    assert found.reason.startswith("the losses lie 0.0846 nats apart in the median round, ")
     assert parity_of({"precision": "bf16"}, shifted(0.0555, 0.283, 0.0276)).holds is True, "a tenth, and a spike"
 
 
@@ -164,10 +165,10 @@ def test_one_spike_of_the_control_allows_no_cell_to_stray() -> None:
     assert found.margin == pytest.approx(0.8 / 3 / 4)
 
 
-def test_a_control_that_diverged_is_a_baseline_that_differs_from_itself() -> None:
+def test_a_control_that_diverged_once_opens_nothing() -> None:
     control = (([3.0, math.nan, 1.0], BASE[0]), (BASE[1], BASE[1]), (BASE[2], BASE[2]))
     found = parity_of({"workers": 4}, LossPairs(pairs=losses(0.05).pairs, control=control, seed_gap=seed_gap(BASE)))
-    assert (found.holds, found.margin) == (True, pytest.approx(0.8 / 3 / 4))
+    assert (found.holds, found.margin) == (False, 0.002)
 
 
 def test_a_round_in_which_the_baseline_diverged_blames_nobody_and_allows_nothing() -> None:
@@ -206,17 +207,17 @@ def test_where_kernels_are_not_deterministic_the_control_sets_the_tolerance() ->
     far = parity_of({"checkpointing": "full"}, losses(0.09, control_shift=0.04))
     assert far.holds is False
     assert far.reason == (
-        "the losses lie 0.09 nats apart, "
+        "the losses lie 0.09 nats apart in the median round, "
         "0.08 are allowed where the arithmetic must not change but the baseline run twice differs too"
     )
 
 
 def test_where_kernels_are_not_deterministic_no_more_is_asked_than_of_rounding() -> None:
-    """Measured on H200s: empty_cache, which holds no values, strayed by 0.03 nats where the control did by 0.009."""
-    stray, steady = losses(0.03, control_shift=0.0001), losses(0.03)
-    assert parity_of({"empty_cache": 1}, stray).holds is True
-    assert parity_of({"empty_cache": 1}, steady).holds is False
-    assert parity_of({"empty_cache": 1}, losses(0.2, control_shift=0.0001)).holds is False
+    """Measured on H200s: empty_cache, which holds no values, strayed by 0.03 nats where the control did by 0.004."""
+    assert parity_of({"empty_cache": 1}, losses(0.03, control_shift=0.004)).holds is True
+    assert parity_of({"empty_cache": 1}, losses(0.03)).holds is False
+    assert parity_of({"empty_cache": 1}, losses(0.03, control_shift=0.0001)).holds is False, "within a tenth"
+    assert parity_of({"empty_cache": 1}, losses(0.2, control_shift=0.004)).holds is False
 
 
 def test_unequal_work_is_said_with_its_axis() -> None:
