@@ -138,6 +138,21 @@ def test_our_own_benchmark_files_hold_what_the_store_holds(folder: Path) -> None
     assert said.out.replace("slow.json ", "slow.jsonl.gz ") == stored.out
 
 
+def test_a_file_whose_speeds_count_the_first_step_is_told(folder: Path) -> None:
+    earlier = benchmarks_of(optimizer_study())
+    for each in earlier["benchmarks"]:
+        each["extra_info"]["claimbench"] = 1
+    write(folder / "earlier.json", earlier)
+    write(folder / "now.json", benchmarks_of(optimizer_study()))
+    told = "earlier.json: saved by a version whose speeds count the first step of each window"
+    assert told in claimbench("compare", "earlier.json", "now.json", cwd=folder).out
+    assert "count the first step" not in claimbench("compare", "now.json", "before.sqlite", cwd=folder).out
+    for each in earlier["benchmarks"]:  # on a CPU nothing was left out later
+        each["extra_info"]["peak_reserved_bytes"] = None
+    write(folder / "cpu.json", earlier)
+    assert "count the first step" not in claimbench("compare", "cpu.json", "now.json", cwd=folder).out
+
+
 def test_anybodys_benchmark_files_are_compared_round_by_round_with_a_warning(folder: Path) -> None:
     write(folder / "a.json", foreign([0.98, 1.0, 1.02]))
     write(folder / "b.json", foreign([1.225, 1.25, 1.275]))
