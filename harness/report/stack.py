@@ -57,7 +57,7 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
         pictures=tuple(pictures),
         tables=tuple(_stack_table(*each) for each in named),
         lead="Each bar goes from what was reached before to what is reached with one more technique; hatched bars are "
-        "steps back.",
+        "steps back. A hollow bar may be nothing: the interval of the piece's own gain holds 1.",
         sentences=tuple(sentence for each in named for sentence in (_stack_sentence(*each), *_without(*each))),
         rows=tuple(row for each in stacks for row in _stack_rows(*each)),
     )
@@ -92,14 +92,22 @@ def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
     return pieces
 
 
+def _certain(gain: Interval | None) -> bool:
+    """Whether a gain is told apart from none."""
+    return gain is not None and gain.low is not None and gain.high is not None and not gain.low <= 1 <= gain.high
+
+
 def _waterfalls(title: str, block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery) -> list[Picture]:
     pieces = _pieces(block, stack)
-    speed = [(piece.added, piece.speed.value) for piece in pieces]
-    memory = [(piece.added, ratio) for piece in pieces if (ratio := piece.arm.memory_ratio.get("reserved")) is not None]
+    speed = [bars.Step(name=piece.added, value=piece.speed.value, certain=_certain(piece.gain)) for piece in pieces]
+    memory = [
+        bars.Step(name=piece.added, value=ratio)
+        for piece in pieces if (ratio := piece.arm.memory_ratio.get("reserved")) is not None
+    ]  # fmt: skip
     pictures = []
     for unit, values, what in (("speed", speed, "Speed"), ("memory", memory, "Peak reserved memory")):
         if values:
-            drawing = partial(bars.waterfall, steps=[("baseline", 1.0), *values], unit=unit)
+            drawing = partial(bars.waterfall, steps=[bars.Step(name="baseline", value=1.0), *values], unit=unit)
             caption = f"{what} of the stack of study {title}, each piece on top of the ones before."
             name = figure_name(f"stack-{unit}", block)
             pictures.append(
@@ -107,7 +115,7 @@ def _waterfalls(title: str, block: BlockResult, stack: Sequence[ArmResult], gall
                     name,
                     caption,
                     drawing,
-                    size=(6.6, bars.height(["baseline", *(name for name, _ in values)], rest=0.8)),
+                    size=(6.6, bars.height(["baseline", *(step.name for step in values)], rest=0.8)),
                 )
             )
     return [picture for picture in pictures if picture]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from harness.judgement.metrics import METRICS
@@ -157,9 +158,21 @@ def test_numbers_of_points_that_lie_on_each_other_are_one_label() -> None:
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2, 3"]
 
 
+def test_a_piece_of_a_stack_that_is_not_certain_is_a_hollow_bar() -> None:
+    """On an H200 a switch that does nothing was as full a bar as bf16."""
+    steps = [bars.Step(name="baseline", value=1.0), bars.Step(name="bf16", value=2.0),
+             bars.Step(name="empty_cache", value=2.4, certain=False)]  # fmt: skip
+    figure = Figure(figsize=(6, 3))
+    bars.waterfall(figure, steps, unit="speed")
+    _, full, hollow = (to_hex(patch.get_facecolor()) for patch in figure.axes[0].patches)
+    assert (full, hollow) == (style.SERIES[0].lower(), style.PAPER.lower())
+    assert to_hex(figure.axes[0].patches[2].get_edgecolor()) == style.SERIES[0].lower()
+
+
 def test_a_thousandth_does_not_fill_a_figure() -> None:
     """A stack whose memory rose by 0.014% in one piece was a full hatched bar over an axis from 0 to 0.00016 "+1"."""
-    steps = [("baseline", 1.0), ("pin_memory=true", 1.0), ("copy=side-stream", 1.00014)]
+    steps = [bars.Step(name=name, value=value) for name, value in
+             (("baseline", 1.0), ("pin_memory=true", 1.0), ("copy=side-stream", 1.00014))]  # fmt: skip
     with style.look():
         figure = Figure(figsize=(6, 3))
         bars.waterfall(figure, steps, unit="memory")
@@ -170,7 +183,9 @@ def test_a_thousandth_does_not_fill_a_figure() -> None:
         assert low < 1 < high
         assert axes.xaxis.get_offset_text().get_text() == ""
         wide = Figure(figsize=(6, 3))
-        bars.waterfall(wide, [("baseline", 1.0), ("compile=default", 2.0)], unit="speed")
+        bars.waterfall(
+            wide, [bars.Step(name="baseline", value=1.0), bars.Step(name="compile", value=2.0)], unit="speed"
+        )
         assert wide.axes[0].get_xlim()[1] > 2, "a wide one is left as it is"
         same = Figure(figsize=(6, 3))
         dot = bars.Dot(name="a and b", value=1.001, low=1.0, high=1.002)

@@ -18,7 +18,7 @@ from harness.report.frontier import front, frontier_part
 from harness.report.interactions import combinations_of, interactions_part
 from harness.report.leave_one_out import leave_one_out_part, wholes_of
 from harness.report.order import in_reading_order, natural
-from harness.report.stack import _pieces, stack_of, stack_part
+from harness.report.stack import _certain, _pieces, stack_of, stack_part
 from harness.trial.outcome import Outcome
 from tests.records import CellShape, StudyShape, make_records
 from tests.report import samples
@@ -178,6 +178,8 @@ def test_a_piece_of_a_stack_is_held_against_the_piece_before_it_round_by_round()
     assert second.gain.low == pytest.approx(0.6073, abs=1e-4)
     assert second.gain.high == pytest.approx(2.2248, abs=1e-4)
     assert (third.gain.value, third.gain.low, third.gain.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert [_certain(piece.gain) for piece in (first, second, third)] == [True, False, True]
+    assert not _certain(None)
 
 
 def test_a_combination_over_its_parts_counts_the_noise_of_the_parts_too() -> None:

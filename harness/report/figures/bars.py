@@ -24,6 +24,16 @@ class Dot:
     marked: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Where a stack stands with one more piece, in multiples of the baseline."""
+
+    name: str
+    value: float
+    certain: bool = True
+    """Whether the piece changes it beyond its interval."""
+
+
 def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     """Grouped bars: peak memory of each cell in each view, GiB."""
     axes = figure.subplots()
@@ -74,21 +84,23 @@ def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     _legend_below(figure, axes)
 
 
-def waterfall(figure: Figure, steps: Sequence[tuple[str, float]], *, unit: str) -> None:
-    """Each technique's own step from the stack before it to the stack with it; multiples of the baseline."""
+def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
+    """Each technique's own step from the stack before it to the stack with it; hollow where it is not certain."""
     axes = figure.subplots()
     before = 1.0
-    for row, (_, value) in enumerate(steps):
+    for row, step in enumerate(steps):
+        value = step.value
         better = (value >= before) == (unit == "speed")
+        colour = style.SERIES[0] if better else style.SERIES[1]
         axes.barh(
             row,
             value - before,
             left=before,
-            color=style.SERIES[0] if better else style.SERIES[1],
+            color=colour if step.certain else style.PAPER,
             height=0.62,
             hatch="" if better else "///",
-            edgecolor=style.PAPER,
-            linewidth=0.6,
+            edgecolor=style.PAPER if step.certain else colour,
+            linewidth=0.6 if step.certain else 1.0,
         )
         axes.plot([before, before], [row - 0.7, row + 0.31], color=style.MUTED, linewidth=0.9)
         axes.annotate(
@@ -102,7 +114,7 @@ def waterfall(figure: Figure, steps: Sequence[tuple[str, float]], *, unit: str) 
         before = value
     axes.axvline(1, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
     axes.set_yticks(
-        range(len(steps)), [style.wrap(f"+ {name}" if index else name) for index, (name, _) in enumerate(steps)]
+        range(len(steps)), [style.wrap(f"+ {step.name}" if index else step.name) for index, step in enumerate(steps)]
     )
     axes.invert_yaxis()
     axes.margins(x=0.16)
