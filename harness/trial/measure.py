@@ -14,6 +14,7 @@ import torch
 from harness.techniques.kept import shard_of
 from harness.trial import gradients, memory
 from harness.trial.clock import CudaClock, Times
+from harness.trial.host import between, read_host
 
 if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
@@ -82,11 +83,13 @@ def _window(run: TrainingRun, measured: Measured) -> None:
     before = compile_counters()
     retries = memory.allocator_retries(run.device)
     start_bytes = memory.allocated(run.device)
+    host = read_host()
     start = time.monotonic()
     for _ in range(run.spec.steps):
         run.step()
     run.timeline.end()
     measured.window = (start, time.monotonic())
+    measured.figures["host"] = between(host, read_host())
     measured.times = run.timeline.times()
     after = compile_counters()
     measured.compiled = after

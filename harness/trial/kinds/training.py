@@ -18,6 +18,7 @@ from harness.trial import estimator, flops, gradients, memory, own_gradients, ow
 from harness.trial import ranks as group
 from harness.trial.breakdown import breakdown
 from harness.trial.corpus import prepare, read_about
+from harness.trial.host import held_up
 from harness.trial.measure import Measured, graph_breaks, measure
 from harness.trial.outcome import Outcome
 from harness.trial.peaks import Peak, peak_for
@@ -249,6 +250,8 @@ def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -
         result.warnings.append(f"{measured.compiled['graph_breaks']} graph breaks: {'; '.join(graph_breaks())}")
     if not all(math.isfinite(loss) for loss in result.measured["losses"]):
         result.warnings.append("the loss is not finite")
+    if words := held_up(measured.figures.get("host", {})):
+        result.warnings.append(words)
     retries = measured.figures.get("allocator_retries", 0)
     if retries:
         result.warnings.append(f"the allocator had to empty its cache {retries} times inside the window")
