@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.experiment.cell import Cell, Workload
 from harness.judgement.judged import Interval
 from harness.judgement.metrics import METRICS, Metric, Statistic
-from harness.judgement.pairs import device_key
+from harness.judgement.pairs import pair_key
 from harness.judgement.site import Site, made_how
 from harness.judgement.validity import IDLED
 from harness.judgement.words import measured
@@ -69,7 +69,7 @@ def _elsewhere(site: Site, metric: Metric | None) -> list[str]:
     """Rounds of which cell and baseline ran on different devices, so that they make no pair."""
     if site.arm is site.baseline or metric is None or metric.statistic is not Statistic.PAIRED:
         return []
-    cell, baseline = ({(trial.round, device_key(trial)) for trial in arm.trials if trial.outcome is Outcome.OK}
+    cell, baseline = ({pair_key(trial) for trial in arm.trials if trial.outcome is Outcome.OK}
                       for arm in (site.arm, site.baseline))  # fmt: skip
     paired = {number for number, _ in cell & baseline}
     lost = len({number for number, _ in cell} & {number for number, _ in baseline} - paired)

@@ -12,9 +12,9 @@ from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.report import formats
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, changes, figure_name, titles
+from harness.report.measure import baseline_of, changes, dot, faster, figure_name
 from harness.report.part import Part
-from harness.report.tables import Table, interval
+from harness.report.tables import Table, interval, titled
 
 MOST_COMBINATIONS = 16
 
@@ -61,7 +61,7 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
             missing="No study measures a combination together with each of "
             "its parts (design: factorial). Run: claimbench run --matrix matrix.yaml --study interactions",
         )
-    named = [(name, *group) for name, group in zip(titles(block for block, _ in groups), groups, strict=True)]
+    named = titled(groups)
     pictures = [picture for each in named if (picture := _interaction_picture(*each, gallery))]
     return Part(
         anchor="interactions",
@@ -92,24 +92,19 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
 def _interaction_picture(
     title: str, block: BlockResult, found: Sequence[Combination], gallery: Gallery
 ) -> Picture | None:
-    rows = [(_dot(each.arm), each.product) for each in found[:MOST_COMBINATIONS]]
+    rows = [
+        (dot(each.arm.name, gain), each.product) for each in found[:MOST_COMBINATIONS] if (gain := each.arm.speedup)
+    ]
     caption = f"Study {title}: combinations measured together, against the product of their parts' gains."
     drawing = partial(bars.interactions, rows=rows)
-    return gallery.draw(
-        figure_name("interactions", block), caption, drawing, size=(6.6, bars.height([dot.name for dot, _ in rows]))
-    )
-
-
-def _dot(arm: ArmResult) -> bars.Dot:
-    gain = arm.speedup
-    value = gain.value if gain else 1.0
-    return bars.Dot(name=arm.name, value=value, low=(gain and gain.low) or value, high=(gain and gain.high) or value)
+    size = (6.6, bars.height([each.name for each, _ in rows]))
+    return gallery.draw(figure_name("interactions", block), caption, drawing, size=size)
 
 
 def _interaction_sentence(title: str, found: Sequence[Combination]) -> str:
     known = [each.over for each in found if each.over and each.over.low is not None and each.over.high is not None]
-    less = sum(1 for over in known if over.high is not None and over.high < 1)
-    more = sum(1 for over in known if over.low is not None and over.low > 1)
+    sides = [faster(over) for over in known]
+    less, more = sides.count(False), sides.count(True)
     open_still = f", {len(found) - len(known)} not run together in two rounds" if len(known) < len(found) else ""
     return (
         f"Study {title}: of {formats.plural(len(found), 'combination')}, {less} gave less than the product of "

@@ -12,9 +12,9 @@ from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, changes, figure_name, titles
+from harness.report.measure import baseline_of, changes, dot, faster, figure_name
 from harness.report.part import Part
-from harness.report.tables import Table, interval
+from harness.report.tables import Table, interval, titled
 
 #: Of two pieces, the stack less one is the other one alone, and a factorial says that.
 FEWEST_PIECES = 3
@@ -49,8 +49,7 @@ class Whole:
 def wholes_of(blocks: Sequence[BlockResult]) -> list[Whole]:
     """Of each block the largest cell of which every piece was left out in turn, where there is one."""
     found = [(block, parts) for block in blocks if (parts := _parts_of(block))]
-    named = zip(titles(block for block, _ in found), found, strict=True)
-    return [_whole(title, block, *parts) for title, (block, parts) in named]
+    return [_whole(title, block, *parts) for title, block, parts in titled(found)]
 
 
 def _parts_of(block: BlockResult) -> tuple[ArmResult, dict[str, ArmResult]] | None:
@@ -109,16 +108,13 @@ def leave_one_out_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
 
 
 def _picture(whole: Whole, gallery: Gallery) -> Picture | None:
-    dots = [
-        bars.Dot(name=piece.name, value=worth.value, low=worth.low or worth.value, high=worth.high or worth.value)
-        for piece in whole.pieces if (worth := piece.worth)
-    ]  # fmt: skip
+    dots = [dot(piece.name, piece.worth) for piece in whole.pieces if piece.worth]
     if not dots:
         return None
     label = "tokens/s of the whole stack over those without the piece"
     drawing = partial(bars.dots, values=dots, lines=[("", 1.0)], x_label=label)
     caption = f"Study {whole.title}: what each piece is worth to the whole stack, with 95% intervals."
-    size = (6.6, bars.height([dot.name for dot in dots]))
+    size = (6.6, bars.height([each.name for each in dots]))
     return gallery.draw(figure_name("less-one", whole.block), caption, drawing, size=size)
 
 
@@ -126,17 +122,16 @@ def _sentence(whole: Whole) -> str:
     if whole.stack.speedup is None:
         why = whole.stack.reason or "it was not run beside the baseline"
         return f"Study {whole.title}: {whole.name} has no speed as a whole ({why})."
-    faster, slower, unknown, missing = [], [], [], []
+    groups: dict[str, list[str]] = {"faster with": [], "slower with": [], "undecided:": [], "no figure without": []}
     for piece in sorted(whole.pieces, key=lambda each: each.worth.value if each.worth else 0.0, reverse=True):
+        side = faster(piece.worth)
         if piece.worth is None:
-            missing.append(f"{piece.name} ({piece.without.reason or 'no round ran it beside the whole'})")
-        elif piece.worth.low is not None and piece.worth.low > 1:
-            faster.append(f"{piece.name} ({interval(piece.worth)})")
-        elif piece.worth.high is not None and piece.worth.high < 1:
-            slower.append(f"{piece.name} ({interval(piece.worth)})")
+            reason = piece.without.reason or "no round ran it beside the whole"
+            groups["no figure without"].append(f"{piece.name} ({reason})")
+        elif side is None:
+            groups["undecided:"].append(piece.name)
         else:
-            unknown.append(piece.name)
-    groups = {"faster with": faster, "slower with": slower, "undecided:": unknown, "no figure without": missing}
+            groups["faster with" if side else "slower with"].append(f"{piece.name} ({interval(piece.worth)})")
     said = [f"{word} {', '.join(names)}" for word, names in groups.items() if names]
     speed = interval(whole.stack.speedup)
     return f"Study {whole.title}: {whole.name} is {speed} as fast as the baseline; {'; '.join(said)}."

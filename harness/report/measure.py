@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval
-from harness.judgement.metrics import Metric
+from harness.judgement.metrics import METRICS, Metric
 from harness.judgement.pairs import measure
 from harness.judgement.site import find
+from harness.judgement.verdict import helped
 from harness.report import formats
+from harness.report.figures import bars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +30,15 @@ def changes(arm: ArmResult, baseline: ArmResult) -> dict[str, object]:
     return {axis: value for axis, value in arm.cell.items() if baseline.cell.get(axis) != value}
 
 
-def titles(blocks: Iterable[BlockResult]) -> list[str]:
-    """What to call each block: its study, with the sweep point where it has one and the device where there are several.
+def faster(gain: Interval | None) -> bool | None:
+    """Whether a ratio of speeds lies above 1 for certain (False: below); None where it is undecided or not there."""
+    return {"yes": True, "no": False}.get(helped(METRICS["speedup"], gain))
 
-    `attention at sequence_length=512 on NVIDIA H100 80GB HBM3`.
-    """
-    blocks = list(blocks)
-    several = len({block.device for block in blocks}) > 1
-    return [
-        block.study
-        + (f" at {formats.settings(block.sweep)}" if block.sweep else "")
-        + (f" on {block.device}" if several else "")
-        for block in blocks
-    ]
+
+def dot(name: str, found: Interval, *, marked: bool = False) -> bars.Dot:
+    """A value with its interval, for a figure."""
+    low, high = found.low or found.value, found.high or found.value
+    return bars.Dot(name=name, value=found.value, low=low, high=high, marked=marked)
 
 
 def figure_name(kind: str, block: BlockResult) -> str:

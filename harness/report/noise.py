@@ -10,6 +10,7 @@ from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
+from harness.report.measure import dot
 from harness.report.part import Part
 from harness.report.tables import Table, interval, place_of
 
@@ -38,11 +39,7 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
 
 def _picture(floors: Sequence[Floor], gallery: Gallery) -> Picture | None:
     widest = sorted(floors, key=lambda each: -abs(each[1].value - 1))[:MOST_DOTS]
-    dots = [
-        bars.Dot(name=place_of(block), value=floor.value, low=floor.low or floor.value, high=floor.high or floor.value,
-                 marked=block.suspect)
-        for block, floor in widest
-    ]  # fmt: skip
+    dots = [dot(place_of(block), floor, marked=block.suspect) for block, floor in widest]
     shown = f"the {len(dots)} furthest from 1 of {len(floors)}" if len(floors) > len(dots) else "all studies"
     drawing = partial(bars.dots, values=dots, x_label="A/A control ÷ baseline, 95% interval", lines=[("", 1.0)])
     size = (6.6, bars.height([dot.name for dot in dots], each=0.26, rest=0.8))

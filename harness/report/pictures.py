@@ -10,7 +10,7 @@ from harness.judgement.judged import ArmResult, BlockResult, Verdict
 from harness.report import formats
 from harness.report.figures import bars, curves
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of
+from harness.report.measure import baseline_of, figure_name
 from harness.report.sweeps import Sweep
 
 #: More lines than this on one figure tell nothing.
@@ -76,12 +76,7 @@ def losses_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     drawing = partial(curves.losses, curves=means, baseline=baseline.name, margins=margins)
     place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
     caption = f"Loss curves of study {block.study}{place}, mean over rounds; below, the distance from the baseline."
-    return gallery.draw(
-        f"losses-{block.study}-{formats.settings(block.sweep)}-{block.block[:6]}-{block.fingerprint[:4]}",
-        caption,
-        drawing,
-        size=(6.6, 4.1),
-    )
+    return gallery.draw(figure_name("losses", block), caption, drawing, size=(6.6, 4.1))
 
 
 def phases_picture(block: BlockResult, gallery: Gallery) -> Picture | None:

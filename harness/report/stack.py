@@ -12,9 +12,9 @@ from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, changes, figure_name, titles
+from harness.report.measure import baseline_of, changes, faster, figure_name
 from harness.report.part import Part
-from harness.report.tables import Table, interval
+from harness.report.tables import Table, interval, titled
 
 #: A stack of fewer pieces is a cell, not a stack.
 FEWEST_PIECES = 3
@@ -48,18 +48,19 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
             missing="No study adds techniques one on top of the other (design: "
             "cumulative). Run: claimbench run --matrix matrix.yaml --study d1-stack",
         )
-    named = [(name, *each) for name, each in zip(titles(block for block, _ in stacks), stacks, strict=True)]
-    pictures = [picture for each in named for picture in _waterfalls(*each, gallery)]
+    built = [Stack(title=title, block=block, arms=arms, pieces=tuple(_pieces(block, arms)))
+             for title, block, arms in titled(stacks)]  # fmt: skip
+    pictures = [picture for each in built for picture in _waterfalls(each, gallery)]
     return Part(
         anchor="stack",
         title=title,
         short="Stack",
         pictures=tuple(pictures),
-        tables=tuple(_stack_table(*each) for each in named),
+        tables=tuple(map(_stack_table, built)),
         lead="Each bar goes from what was reached before to what is reached with one more technique; hatched bars are "
         "steps back. A hollow bar may be nothing: the interval of the piece's own gain holds 1.",
-        sentences=tuple(sentence for each in named for sentence in (_stack_sentence(*each), *_without(*each))),
-        rows=tuple(row for each in stacks for row in _stack_rows(*each)),
+        sentences=tuple(sentence for each in built for sentence in (_stack_sentence(each), *_without(each))),
+        rows=tuple(row for each in built for row in _stack_rows(each)),
     )
 
 
@@ -74,6 +75,18 @@ class Piece:
     """So far: against the baseline."""
     gain: Interval | None
     """Its own: against the piece measured before it, paired within rounds; None where no round ran both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """A stack of one block."""
+
+    title: str
+    """Of its study."""
+    block: BlockResult
+    arms: tuple[ArmResult, ...]
+    """From the first piece alone to all of them."""
+    pieces: tuple[Piece, ...]
 
 
 def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
@@ -92,24 +105,21 @@ def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
     return pieces
 
 
-def _certain(gain: Interval | None) -> bool:
-    """Whether a gain is told apart from none."""
-    return gain is not None and gain.low is not None and gain.high is not None and not gain.low <= 1 <= gain.high
-
-
-def _waterfalls(title: str, block: BlockResult, stack: Sequence[ArmResult], gallery: Gallery) -> list[Picture]:
-    pieces = _pieces(block, stack)
-    speed = [bars.Step(name=piece.added, value=piece.speed.value, certain=_certain(piece.gain)) for piece in pieces]
+def _waterfalls(stack: Stack, gallery: Gallery) -> list[Picture]:
+    speed = [
+        bars.Step(name=piece.added, value=piece.speed.value, certain=faster(piece.gain) is not None)
+        for piece in stack.pieces
+    ]
     memory = [
         bars.Step(name=piece.added, value=ratio)
-        for piece in pieces if (ratio := piece.arm.memory_ratio.get("reserved")) is not None
+        for piece in stack.pieces if (ratio := piece.arm.memory_ratio.get("reserved")) is not None
     ]  # fmt: skip
     pictures = []
     for unit, values, what in (("speed", speed, "Speed"), ("memory", memory, "Peak reserved memory")):
         if values:
             drawing = partial(bars.waterfall, steps=[bars.Step(name="baseline", value=1.0), *values], unit=unit)
-            caption = f"{what} of the stack of study {title}, each piece on top of the ones before."
-            name = figure_name(f"stack-{unit}", block)
+            caption = f"{what} of the stack of study {stack.title}, each piece on top of the ones before."
+            name = figure_name(f"stack-{unit}", stack.block)
             pictures.append(
                 gallery.draw(
                     name,
@@ -121,38 +131,42 @@ def _waterfalls(title: str, block: BlockResult, stack: Sequence[ArmResult], gall
     return [picture for picture in pictures if picture]
 
 
-def _stack_sentence(title: str, block: BlockResult, stack: Sequence[ArmResult]) -> str:
-    pieces = _pieces(block, stack)
+def _stack_sentence(stack: Stack) -> str:
+    pieces = stack.pieces
     if not pieces:
-        return f"Study {title}: no piece of the stack has a speed."
-    whole = "all together" if pieces[-1].arm is stack[-1] else f"as far as it has a speed, up to {pieces[-1].added},"
+        return f"Study {stack.title}: no piece of the stack has a speed."
+    whole = "all together"
+    if pieces[-1].arm is not stack.arms[-1]:
+        whole = f"as far as it has a speed, up to {pieces[-1].added},"
+    said = f"Study {stack.title}: {whole} {interval(pieces[-1].speed)} the speed of the baseline"
     gains = sorted(((each.gain, each.added) for each in pieces if each.gain), key=lambda each: each[0].value)
-    said = f"Study {title}: {whole} {interval(pieces[-1].speed)} the speed of the baseline"
     if len(gains) < 2:
         return f"{said}."
     (least, lower), (most, upper) = gains[0], gains[-1]
     return f"{said}; most comes from {upper} ({interval(most)}), least from {lower} ({interval(least)})."
 
 
-def _without(title: str, _: BlockResult, stack: Sequence[ArmResult]) -> list[str]:
+def _without(stack: Stack) -> list[str]:
     """Pieces that have no figure of their own, and why; nothing where none has one."""
-    last = max((place for place, arm in enumerate(stack) if arm.speedup), default=-1)
-    together = "what it adds is shown together with the next piece."
+    if not stack.pieces:
+        return []
+    last = stack.arms.index(stack.pieces[-1].arm)
+    together = "; what it adds is shown together with the next piece"
     return [
-        f"Study {title}: {arm.name} has no speed ({arm.reason or 'it was not run beside the baseline'})"
-        + (f"; {together}" if place < last else ".")
-        for place, arm in enumerate(stack) if not arm.speedup and last >= 0
+        f"Study {stack.title}: {arm.name} has no speed ({arm.reason or 'it was not run beside the baseline'})"
+        f"{together if place < last else ''}."
+        for place, arm in enumerate(stack.arms) if not arm.speedup
     ]  # fmt: skip
 
 
-def _stack_table(title: str, block: BlockResult, stack: Sequence[ArmResult]) -> Table:
+def _stack_table(stack: Stack) -> Table:
     rows = [
         (f"+ {piece.added}", interval(piece.gain), interval(piece.speed),
          formats.ratio(piece.arm.memory_ratio.get("reserved")), piece.arm.parity.word)
-        for piece in _pieces(block, stack)
+        for piece in stack.pieces
     ]  # fmt: skip
     return Table(
-        caption=f"Stack of study {title}",
+        caption=f"Stack of study {stack.title}",
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
         columns=("added", "its own gain [95% interval]", "speed so far [95% interval]", "reserved memory so far",
@@ -160,11 +174,11 @@ def _stack_table(title: str, block: BlockResult, stack: Sequence[ArmResult]) -> 
     )  # fmt: skip
 
 
-def _stack_rows(block: BlockResult, stack: Sequence[ArmResult]) -> list[Row]:
+def _stack_rows(stack: Stack) -> list[Row]:
     return [
         {
-            "study": block.study,
-            "block": block.block,
+            "study": stack.block.study,
+            "block": stack.block.block,
             "added": piece.added,
             "speedup": piece.speed.value,
             "own_gain": piece.gain and piece.gain.value,
@@ -172,5 +186,5 @@ def _stack_rows(block: BlockResult, stack: Sequence[ArmResult]) -> list[Row]:
             "own_gain_high": piece.gain and piece.gain.high,
             "reserved_ratio": piece.arm.memory_ratio.get("reserved"),
         }
-        for piece in _pieces(block, stack)
+        for piece in stack.pieces
     ]

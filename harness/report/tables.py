@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TypeVar
 
 from harness.experiment.axes import show_setting
 from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
@@ -14,6 +15,9 @@ from harness.report import formats
 VIEWS = ("allocated", "reserved", "device", "host")
 #: Figures of nearly every trial, which have a section of their own.
 SHOWN_ELSEWHERE = frozenset({"predicted_bytes"})
+
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +139,13 @@ def notes(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
 def place_of(block: BlockResult) -> str:
     """A block by its study and sweep point."""
     return f"{block.study} {formats.settings(block.sweep)}".strip()
+
+
+def titled(groups: Sequence[tuple[BlockResult, Found]]) -> list[tuple[str, BlockResult, Found]]:
+    """In front of each block what to call it: its place, with the device where there are several."""
+    several = len({block.device for block, _ in groups}) > 1
+    return [(f"{place_of(block)} on {block.device}" if several else place_of(block), block, each)
+            for block, each in groups]  # fmt: skip
 
 
 def figure_means(arm: ArmResult) -> dict[str, float | str]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import psutil
+
 try:
     import resource
 except ImportError:  # not on Windows
@@ -66,7 +68,5 @@ def held_up(host: dict[str, float]) -> str:
 
 
 def _steal_seconds() -> float | None:
-    import psutil
-
     steal = getattr(psutil.cpu_times(), "steal", None)
     return None if steal is None else float(steal)

@@ -17,8 +17,9 @@ from harness.report.figures.studio import Studio
 from harness.report.frontier import front, frontier_part
 from harness.report.interactions import combinations_of, interactions_part
 from harness.report.leave_one_out import leave_one_out_part, wholes_of
+from harness.report.measure import faster
 from harness.report.order import in_reading_order, natural
-from harness.report.stack import _certain, _pieces, stack_of, stack_part
+from harness.report.stack import _pieces, stack_of, stack_part
 from harness.trial.outcome import Outcome
 from tests.records import CellShape, StudyShape, make_records
 from tests.report import samples
@@ -134,6 +135,14 @@ def test_a_combination_stands_against_the_product_of_its_parts(blocks: dict[str,
 
 FAILED = 0.0
 """In place of tokens/s: out of memory."""
+LESS_ONE: dict[str, list[float | None]] = {
+    "baseline": [100, 100, 100],
+    "compile=default attention=sdpa-flash optimizer=fused": [300, 330, 270],
+    "attention=sdpa-flash optimizer=fused": [150, 165, 135],
+    "compile=default optimizer=fused": [400, 440, 360],
+    "compile=default attention=sdpa-flash": [303, 327, 271],
+}
+"""A stack and the stack less each of its pieces, tokens/s round by round."""
 
 
 def rounds_of(speeds: dict[str, list[float | None]], device: str = "") -> BlockResult:
@@ -178,8 +187,8 @@ def test_a_piece_of_a_stack_is_held_against_the_piece_before_it_round_by_round()
     assert second.gain.low == pytest.approx(0.6073, abs=1e-4)
     assert second.gain.high == pytest.approx(2.2248, abs=1e-4)
     assert (third.gain.value, third.gain.low, third.gain.high) == pytest.approx((0.5, 0.5, 0.5))
-    assert [_certain(piece.gain) for piece in (first, second, third)] == [True, False, True]
-    assert not _certain(None)
+    assert [faster(piece.gain) for piece in (first, second, third)] == [True, None, False]
+    assert faster(None) is None
 
 
 def test_a_combination_over_its_parts_counts_the_noise_of_the_parts_too() -> None:
@@ -207,15 +216,7 @@ def test_a_combination_over_its_parts_counts_the_noise_of_the_parts_too() -> Non
 
 
 def test_a_stack_less_one_says_what_each_piece_is_worth_to_the_whole(tmp_path: Path) -> None:
-    block = rounds_of(
-        {
-            "baseline": [100, 100, 100],
-            "compile=default attention=sdpa-flash optimizer=fused": [300, 330, 270],
-            "attention=sdpa-flash optimizer=fused": [150, 165, 135],
-            "compile=default optimizer=fused": [400, 440, 360],
-            "compile=default attention=sdpa-flash": [303, 327, 271],
-        }
-    )
+    block = rounds_of(LESS_ONE)
     (whole,) = wholes_of([block])
     assert [piece.name for piece in whole.pieces] == ["attention=sdpa-flash", "compile=default", "optimizer=fused"]
     assert {piece.name: piece.worth.value for piece in whole.pieces if piece.worth} == pytest.approx(
@@ -234,13 +235,7 @@ def test_a_stack_less_one_says_what_each_piece_is_worth_to_the_whole(tmp_path: P
 
 
 def test_what_could_not_be_left_out_is_said_with_its_reason(tmp_path: Path) -> None:
-    speeds: dict[str, list[float | None]] = {
-        "baseline": [100, 100, 100],
-        "compile=default attention=sdpa-flash optimizer=fused": [300, 330, 270],
-        "attention=sdpa-flash optimizer=fused": [150, 165, 135],
-        "compile=default optimizer=fused": [FAILED, FAILED, FAILED],
-        "compile=default attention=sdpa-flash": [301, 329, 271],
-    }
+    speeds = {**LESS_ONE, "compile=default optimizer=fused": [FAILED, FAILED, FAILED]}
     part = leave_one_out_part([rounds_of(speeds)], gallery_in(tmp_path))
     assert part.sentences[0].endswith(
         "; no figure without attention=sdpa-flash (oom in 3 of 3 rounds: CUDA out of memory)."
@@ -255,12 +250,7 @@ def test_what_could_not_be_left_out_is_said_with_its_reason(tmp_path: Path) -> N
 
 
 def test_two_devices_have_a_figure_and_a_name_each(tmp_path: Path) -> None:
-    speeds: dict[str, list[float | None]] = {
-        "baseline": [100, 100, 100],
-        "compile=default attention=sdpa-flash optimizer=fused": [300, 330, 270],
-        "attention=sdpa-flash optimizer=fused": [150, 165, 135],
-        "compile=default optimizer=fused": [400, 440, 360],
-        "compile=default attention=sdpa-flash": [303, 327, 271],
+    speeds = LESS_ONE | {
         "compile=default": [200, 210, 190],
         "attention=sdpa-flash": [110, 120, 100],
         "optimizer=fused": [101, 102, 103],
@@ -323,14 +313,7 @@ def test_pairs_that_failed_are_said_of_gains_and_of_combinations(tmp_path: Path)
 
 
 def test_a_stack_of_which_one_piece_was_never_left_out_is_not_shown_less_one() -> None:
-    block = rounds_of(
-        {
-            "baseline": [100, 100, 100],
-            "compile=default attention=sdpa-flash optimizer=fused": [300, 330, 270],
-            "attention=sdpa-flash optimizer=fused": [150, 165, 135],
-            "compile=default optimizer=fused": [400, 440, 360],
-        }
-    )
+    block = rounds_of({name: speeds for name, speeds in LESS_ONE.items() if "optimizer" in name or name == "baseline"})
     assert wholes_of([block]) == []
 
 
