@@ -50,6 +50,7 @@ FIGURES: dict[str, tuple[str, str, float | None, float | None]] = {
     "loader-train": ("range", "speedup", 1.10, 1.20),
     "loader-share": ("at-most", "data_wait_share", None, 0.10),
     "ddp-speed": ("range", "speedup", 1.5, 2),
+    "dp-speed": ("range", "speedup", 1.5, 2),
     "ddp-speed-80": ("exact", "speedup", 1.7, 1.9),
     "multi-gpu-linear": ("at-least", "scaling_efficiency", 0.95, None),
     "model-parallel": ("exact", "speedup", 1.4, 1.6),
@@ -132,7 +133,7 @@ DOCUMENTS = {
     """,
     "D4": """
         ckpt-memory-low batch-speed batch-speed-64 accum-speed accum-speed-2 compile-speed compile-speed-30
-        loader-speed loader-train loader-share ddp-speed ddp-speed-80 model-parallel fused-speed overall-d4
+        loader-speed loader-train loader-share ddp-speed dp-speed ddp-speed-80 model-parallel fused-speed overall-d4
         overall-d4-multi overall-d4-mem util-target-90 memory-target apex-fused
     """,
 }
@@ -162,7 +163,7 @@ def studies_of(claim: Claim) -> set[str]:
 
 def test_the_documents_ids_are_the_claims_ids(claims: Claims) -> None:
     assert sorted(claims.claims) == EVERY_ID
-    assert len(EVERY_ID) == len(set(EVERY_ID)) == 82
+    assert len(EVERY_ID) == len(set(EVERY_ID)) == 83
 
 
 def test_every_study_serves_a_claim_and_every_claim_has_its_study(claims: Claims, matrix: Matrix) -> None:

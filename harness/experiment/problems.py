@@ -31,6 +31,10 @@ _EXPECTED = {
     "model_type": "a mapping (`key: value` lines)",
     "list_type": "a list",
     "tuple_type": "a list",
+    "date_type": "a date such as 2026-11-28",
+    "date_from_datetime_parsing": "a date such as 2026-11-28",
+    "date_from_datetime_inexact": "a date such as 2026-11-28",
+    "date_parsing": "a date such as 2026-11-28",
 }
 
 

@@ -34,6 +34,7 @@ The forms, and what each needs beside `metric`:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
@@ -91,6 +92,14 @@ class Source(_Model):
     document: Text
     section: str = ""
     quote: Text
+
+
+class Change(_Model):
+    """How a claim was judged before a result of it was known, where that was changed afterwards."""
+
+    when: date
+    what: Text
+    """What was changed, why, and what the trials said of it as it stood."""
 
 
 class Entry(_Model):
@@ -170,6 +179,8 @@ class Claim(_Model):
     see: tuple[Text, ...] = ()
     """Further studies that explain the claim (a sweep over another axis, another model); shown on its page."""
     conditions: tuple[str, ...] = ()
+    changed: tuple[Change, ...] = ()
+    """What was changed after a result was known; told wherever the verdict stands."""
     origin: str = ""
     """Where the published figure comes from."""
 

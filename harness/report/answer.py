@@ -126,6 +126,7 @@ def _row(claim: Claim, name: str, verdict: Verdict, reports: Mapping[str, Judgem
     cells = (claim.statement, claim.documents, verdict.measured or formats.ABSENT)
     shown = " | ".join(str(escape_text(each)) for each in cells)
     said = [_linked(name, verdict), _what_would_settle(claim, verdict)]
+    said += ["question changed after a first result"] if claim.changed else []
     said += ["older trials"] if any(BEFORE in note for note in verdict.details.get("notes", ())) else []
     for other, found in _verdicts(verdict.claim, reports):
         if other != name and found.word in DECIDED and found.word is not verdict.word:

@@ -187,9 +187,10 @@ def test_a_real_neighbour_on_the_gpu_is_seen_with_its_memory(
     ):
         fill(store, full_scale(), launcher, machine, options=options)
         records = list(store.records())
+    # a test before this one may have left a context of this process on the device: a neighbour too, but a small one
     for record in records:
-        (other,) = record.clocks["foreign"]
-        assert other["bytes"] > GIB
+        (other,) = (each for each in record.clocks["foreign"] if each["bytes"] > GIB)
     verdict, _ = judged(records)
     assert verdict.word == "invalid"
-    assert "1 foreign process(es) ran on the device: " in verdict.reason
+    assert "foreign process(es) ran on the device: " in verdict.reason
+    assert f"with {other['bytes'] / GIB:.1f} GiB" in verdict.reason

@@ -87,6 +87,13 @@ def test_a_claims_file_is_read_whole(tmp_path: Path) -> None:
         ("statement: It", "statment: It", "6:5", "unknown key 'statment'; did you mean 'statement'?"),
         ("range: [1.5, 2]", "range: [2, 1.5]", "6:5", "range [2.0, 1.5] is empty"),
         ("range: [1.5, 2]", "bound: 2", "6:5", "a claim of form 'range' needs 'range'"),
+        (
+            "cell: {",
+            "changed: [{when: soon, what: x}]\n        cell: {",
+            "13:20",
+            "when: must be a date such as 2026-11-28, not 'soon'",
+        ),
+        ("cell: {", "changed: [{when: 2026-11-28}]\n        cell: {", "13:15", "'what' is missing; add it"),
         ("schema: 1", "schema: 2", "1:9", "the file must say `schema: 1`"),
         ("documents:", "document:", "1:1", "unknown key 'document'; did you mean 'documents'?"),
     ],

@@ -77,7 +77,9 @@ def claims(**changes: object) -> Claims:
         "id": "amp-speed", "statement": "Mixed precision is faster.", "form": "range", "metric": "speedup",
         "range": [1.5, 2], "study": "precision", "cell": {"precision": "amp-bf16"}, "origin": "A blog of 2019.",
         "sources": [{"document": "D1", "section": "§1C", "quote": "约1.5-2倍训练速度"}],
-        "conditions": ["Baseline is fp32."], "other_baseline": {"precision": "tf32"},
+        "conditions": ["Baseline is fp32."],
+        "changed": [{"when": "2026-11-28", "what": "Was judged at `batch_size=2`."}],
+        "other_baseline": {"precision": "tf32"},
     }  # fmt: skip
     flash = {
         "form": "range", "metric": "speedup", "study": "attention", "cell": {"attention": "sdpa-flash"},

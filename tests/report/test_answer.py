@@ -80,6 +80,13 @@ def test_an_open_verdict_says_how_many_rounds_would_settle_it(claims: Claims, sh
     assert f"), {said} |" in row
 
 
+def test_a_question_that_was_changed_after_a_result_says_so() -> None:
+    change = {"when": "2026-11-28", "what": "Was judged at batch 2, where it gave 1.3x: refuted, below."}
+    claims = make_claims(make_claim(range=[1.5, 2.0], changed=[change]))
+    (row,) = table(claims, one=trials(1.75)).splitlines()[2:3]
+    assert row.split("|")[4].endswith("), question changed after a first result ")
+
+
 def test_more_rounds_do_not_settle_a_statement_on_which_rounds_disagree() -> None:
     claims = make_claims(make_claim(form="statement", range=None, metric="figure:okay", expect=True, cell=None))
     records = [replace(each, figures={"okay": each.round > 1}) for each in make_records([study()])]

@@ -64,7 +64,8 @@ def test_a_claim_has_its_place_its_origin_and_its_proof(html: str) -> None:
     text = see(section).text
     for words in (
         "约1.5-2倍训练速度", "Training summary", "训练代码优化总结", "§1C", "001.txt", "A blog of 2019.",
-        "Baseline is fp32.", "precision=amp-bf16 against baseline in study precision", "precision seen",
+        "Baseline is fp32.", "Changed after a result was known", "2026-11-28: Was judged at batch_size=2.",
+        "precision=amp-bf16 against baseline in study precision", "precision seen",
         "3 of 3 trials",
         "Parity with the baseline", "reserved ÷ baseline", "Loss curves of study precision",
     ):  # fmt: skip
@@ -95,6 +96,7 @@ def test_excluded_trials_are_listed_with_their_reason(html: str) -> None:
 def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
     known = samples.claims(
         statement=f"Faster {ATTACK}", origin=ATTACK, conditions=[ATTACK],
+        changed=[{"when": "2026-11-28", "what": ATTACK}],
         sources=[{"document": "D1", "section": ATTACK, "quote": f"{ATTACK} | `x` **bold**"}],
     )  # fmt: skip
     records = [
