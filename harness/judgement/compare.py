@@ -13,8 +13,9 @@ from typing import Any
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval, Parity
 from harness.judgement.metrics import METRICS, Metric
-from harness.judgement.pairs import by_key, computed, device_key, matched, measure, ratios
-from harness.judgement.parity import LossPairs, judge_parity, seed_gap
+from harness.judgement.pairs import by_key, device_key, measure, ratios
+from harness.judgement.parity import LossPairs
+from harness.judgement.same_training import of_the_baseline, parity_with
 from harness.judgement.stats import NOISY, holm, noise_label, paired_p, ratio_interval, summarise
 from harness.judgement.validity import checked, clock_gap, warnings
 from harness.results.record import Record
@@ -86,10 +87,7 @@ def _block(trials: Sequence[Record]) -> BlockResult:
     ordered = sorted(arms.values(), key=lambda each: (not each[0].baseline, each[0].control))
     plain = next((each for each in ordered if each[0].baseline and not each[0].control), [])
     control = next((each for each in ordered if each[0].control), [])
-    alone = LossPairs(
-        pairs=(), control=_curves(control, plain),
-        seed_gap=seed_gap([trial.losses for trial in plain if trial.outcome is Outcome.OK and trial.losses]),
-    )  # fmt: skip
+    alone = of_the_baseline(plain, control)
     baseline = _arm(plain, None, alone) if plain else None
     results = [baseline] if baseline else []
     results += [_arm(each, baseline, alone) for each in ordered if each is not plain]
@@ -122,7 +120,8 @@ def _arm(trials: Sequence[Record], baseline: ArmResult | None, alone: LossPairs)
         noise=noise_label(spread), speedup=None, memory=memory,
         memory_ratio={view: peaks[0] / before[view][0] for view, peaks in memory.items() if before.get(view, (0,))[0]},
         mfu=_mean(trial.mfu for trial in good), hfu=_mean(trial.hfu for trial in good), phases=_phases(good),
-        parity=_parity(trials, good, cell, baseline, alone) if baseline else Parity(word="is the baseline", holds=None),
+        parity=parity_with(trials, cell, plain, baseline.cell, alone) if baseline
+        else Parity(word="is the baseline", holds=None),
         evidence=_evidence(trials, cell, baseline), flags=tuple(_flags(trials, plain)), trials=tuple(trials),
     )  # fmt: skip
     return replace(bare, speedup=speed_over(bare, baseline)) if baseline else bare
@@ -154,23 +153,6 @@ def speed_over_product(cell: ArmResult, parts: Sequence[ArmResult], baseline: Ar
 def _speed(baseline: ArmResult) -> Metric:
     """Tokens a second, or samples where no model is trained."""
     return METRICS["speedup" if baseline.tokens_per_second else "samples_ratio"]
-
-
-def _parity(
-    trials: Sequence[Record], good: Sequence[Record], cell: Mapping[str, Any], baseline: ArmResult, alone: LossPairs
-) -> Parity:
-    kind = trials[0].kind
-    if kind != "training":
-        return Parity(word="not applicable: no training", holds=None, reason=f"{kind} trains no model")
-    if not good:
-        return Parity(word="not checked: no trial is ok", holds=None)
-    losses = replace(alone, pairs=_curves(good, baseline.trials))
-    return judge_parity(cell, baseline.cell, computed(trials), losses)
-
-
-def _curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:
-    pairs, _ = matched(arm, plain)
-    return tuple((one.losses, other.losses) for one, other in pairs if one.losses and other.losses)
 
 
 def _peaks(good: Sequence[Record], view: str) -> tuple[float, float] | None:

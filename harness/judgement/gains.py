@@ -10,6 +10,7 @@ from harness.judgement.claims import Claim, Entry
 from harness.judgement.judged import BlockResult, Word
 from harness.judgement.metrics import Metric, Shape
 from harness.judgement.pairs import Measured, PairKey, measure, ratios
+from harness.judgement.same_training import parity_at
 from harness.judgement.site import Absent, Site, at_point, blocks_of, machine_of, one_a_point, standing
 
 
@@ -37,7 +38,8 @@ class Gain:
 
 
 def measure_entry(entry: Entry, claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> Gain | Absent:
-    """The gain of the entry's best cell, on the best machine that ran its study."""
+    """The gain of the entry's best cell, on the best machine that ran its study; a cell that trained something else is
+    no best one where another did not."""
     study = entry.study or claim.study
     own = blocks_of(study, claim.device, blocks)
     if isinstance(own, Absent):
@@ -53,7 +55,7 @@ def measure_entry(entry: Entry, claim: Claim, metric: Metric, blocks: Sequence[B
     sites = [site for points in of_cells for site in points.values()]
     gains = [found for site in sites if (found := gain(site)) is not None]
     if gains:
-        return max(gains, key=lambda gain: gain.total)
+        return max(gains, key=lambda gain: (not gain.different, gain.total))
     missing = Absent(word=Word.NOT_RUN, reason=f"study {study!r} has no trial of it")
     return next((fault for site in sites if (fault := standing(site, metric)) is not None), missing)
 
@@ -68,7 +70,7 @@ def gain_at(site: Site, metric: Metric, view: str, title: str) -> Gain | None:
     return Gain(
         title=title, site=site, found=found, total=sign * math.log(found.ratio),
         logs={key: sign * math.log(ratio) for key, ratio in by_round.items()},
-        different=metric.gated and site.arm.parity.holds is False,
+        different=metric.gated and parity_at(site).holds is False,
     )  # fmt: skip
 
 

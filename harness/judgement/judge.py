@@ -22,6 +22,7 @@ from harness.judgement.orders import judge_order
 from harness.judgement.own_step import doubt
 from harness.judgement.pairs import measure
 from harness.judgement.products import judge_product
+from harness.judgement.same_training import parity_at
 from harness.judgement.scope import scope_of
 from harness.judgement.site import Absent, Site, blocks_of, find, locate, machine_of, standing
 from harness.judgement.statements import judge_expected, judge_reported, shown_metric
@@ -87,13 +88,14 @@ def _in_range(claim: Claim, metric: Metric, site: Site) -> Finding:
     decision = decide(claim, metric, found)
     return Finding(
         word=decision.word, reason=decision.reason, measured=measured(metric, found.interval), interval=found.interval,
-        helped=helped(metric, found.interval) or _helped_by_speed(site), rounds_needed=decision.rounds_needed,
+        helped="not shown" if found.overflowed else helped(metric, found.interval) or _helped_by_speed(site),
+        rounds_needed=decision.rounds_needed,
     )  # fmt: skip
 
 
 def _gated(metric: Metric, site: Site, finding: Finding) -> Finding:
     """A cell that trained something else confirms nothing."""
-    parity = site.arm.parity
+    parity = parity_at(site)
     if not metric.gated or parity.holds is not False or finding.word not in MEASURED:
         return finding
     reason = f"measured {finding.measured}, but parity fails: {parity.reason}"
@@ -172,5 +174,6 @@ def _elsewhere(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence
         judged = measure(metric, there.arm, there.baseline, claim.view)
         if words and judged:
             word = decide(claim, metric, judged).word if claim.bounds != (None, None) else Word.REPORTED
+            word = Word.FAST_BUT_DIFFERENT if metric.gated and parity_at(there).holds is False else word
             found.append({"device": machine[0], "scale": machine[1], "measured": words, "verdict": str(word)})
     return found

@@ -43,6 +43,8 @@ class Interval:
     """Pairs dropped because an arm failed."""
     observed: tuple[float, ...] = ()
     """One value a round, in order of rounds."""
+    reference: tuple[float, float] | None = None
+    """Of memory: between which values the baseline's own trials lie, its largest being "no difference"."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,10 +31,16 @@ class Comparison:
 
 
 def judge_order(claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> Finding:
-    """Every pair of entries is compared; Holm's correction runs over all pairs."""
+    """Every pair of entries that trained the same is compared; Holm's correction runs over all pairs."""
     entries = [(entry.title, measure_entry(entry, claim, metric, blocks)) for entry in claim.order]
-    gains = [gain for _, gain in entries if isinstance(gain, Gain)]
     missing = {title: gain for title, gain in entries if isinstance(gain, Absent)}
+    everything = [gain for _, gain in entries if isinstance(gain, Gain)]
+    gains = [gain for gain in everything if not gain.different]
+    different = [gain.title for gain in everything if gain.different]
+    rows = [gain.row() for gain in sorted(everything, key=lambda gain: -gain.total)]
+    if len(gains) < 2 and different:
+        reason = f"parity fails for {', '.join(different)}, so that no two entries are left to compare"
+        return Finding(word=Word.FAST_BUT_DIFFERENT, reason=reason, details={"order": rows})
     if len(gains) < 2:
         title, absent = next(iter(missing.items()))
         return Finding(word=absent.word, reason=f"{title}: {absent.reason}")
@@ -43,7 +49,9 @@ def judge_order(claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> 
     apart = [each for each, p in zip(compared, adjusted, strict=True) if p < APART]
     right = [each for each in apart if each.difference > 0]
     word, reason = _word(gains, compared, right, [each for each in apart if each.difference < 0], metric)
-    if missing:
+    if different and word is not Word.REFUTED_BELOW:
+        word, reason = Word.FAST_BUT_DIFFERENT, f"parity fails for {', '.join(different)}; of the others: {reason}"
+    elif missing:
         unmeasured = "; ".join(f"{title} ({absent.reason})" for title, absent in missing.items())
         if word is not Word.REFUTED_BELOW:
             word, reason = Word.INCONCLUSIVE, f"the order is not complete: {unmeasured}"
@@ -52,7 +60,7 @@ def judge_order(claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> 
         word=word, reason=reason, helped=helped(metric, ranked[0].found.interval),
         measured=" > ".join(f"{gain.title} {number(metric, gain.found.interval.value)}" for gain in ranked),
         interval=Interval(value=len(right) / len(compared), rounds=min(g.found.interval.rounds for g in gains)),
-        details={"order": [gain.row() for gain in ranked], "pairs_in_order": len(right), "pairs": len(compared),
+        details={"order": rows, "pairs_in_order": len(right), "pairs": len(compared),
                  "missing": {title: absent.reason for title, absent in missing.items()}},
     )  # fmt: skip
 
@@ -82,7 +90,4 @@ def _word(gains: Sequence[Gain], compared: Sequence[Comparison], right: Sequence
     undecided = [f"{each.first.title} and {each.second.title}" for each in neighbours if each not in right]
     if undecided:
         return Word.INCONCLUSIVE, f"not told apart at the rounds run: {'; '.join(undecided)}"
-    different = [gain.title for gain in gains if gain.different]
-    if different:
-        return Word.FAST_BUT_DIFFERENT, f"the order holds, but parity fails for {', '.join(different)}"
     return Word.CONFIRMED, "each gains more than the next one of the claimed order"

@@ -26,6 +26,9 @@ class Measured:
     """Of the logarithms of r = cell ÷ baseline (paired) or of the plain values (level); None for memory."""
     ratio: float | None = None
     """r itself; None for a level."""
+    overflowed: str = ""
+    """Of peak memory: the arms that ran out of it in some rounds, in words. What the other rounds needed is then no
+    peak."""
 
 
 def device_key(record: Record) -> str:
@@ -97,10 +100,23 @@ def _maximum(metric: Metric, cell: Sequence[Record], baseline: Sequence[Record],
     if not above or not below or max(below) <= 0 or (metric.shape is Shape.INVERSE and max(above) <= 0):
         return None
     ratio = max(above) / max(below)
-    dropped = sum(1 for trial in cell if trial.outcome is not Outcome.OK)
-    each = tuple(metric.shaped(value / max(below)) for value in above if value > 0 or metric.shape is not Shape.INVERSE)
-    interval = Interval(value=metric.shaped(ratio), rounds=len(above), dropped=dropped, observed=each)
-    return Measured(interval=interval, ratio=ratio)
+    failed = {pair_key(trial) for trial in (*cell, *baseline) if trial.outcome is not Outcome.OK}
+    rounds = len({pair_key(trial) for trial in cell} - failed)
+    inverse = metric.shape is Shape.INVERSE
+    each, own = ([metric.shaped(value / max(below)) for value in values if value > 0 or not inverse]
+                 for values in (above, below))  # fmt: skip
+    interval = Interval(value=metric.shaped(ratio), rounds=rounds or len(above), dropped=len(failed),
+                        observed=tuple(each), reference=(min(own), max(own)))  # fmt: skip
+    return Measured(interval=interval, ratio=ratio, overflowed=_overflowed(metric, cell, baseline))
+
+
+def _overflowed(metric: Metric, *arms: Sequence[Record]) -> str:
+    """`precision=bf16 ran out of memory in 4 of 5 rounds`; empty where none did, or where the metric is no peak."""
+    parts = []
+    for trials in arms if metric.uses_view else ():
+        count = sum(trial.outcome is Outcome.OOM for trial in trials)
+        parts += [f"{trials[0].arm} ran out of memory in {count} of {len(trials)} rounds"] if count else []
+    return " and ".join(parts)
 
 
 def _level(metric: Metric, cell: Sequence[Record], view: str) -> Measured | None:
@@ -121,7 +137,8 @@ def _worst(metric: Metric, cell: Sequence[Record], view: str) -> Measured | None
     values = _values(metric, cell, view)
     if not values:
         return None
-    return Measured(interval=Interval(value=max(values), rounds=len(values), observed=tuple(values)))
+    interval = Interval(value=max(values), rounds=len(values), observed=tuple(values))
+    return Measured(interval=interval, overflowed=_overflowed(metric, cell))
 
 
 def _within_0_and_1(interval: Interval) -> Interval:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from harness.judgement.claims import Claim
 from harness.judgement.finding import Finding
 from harness.judgement.gains import Gain, gain_at, measure_entry
 from harness.judgement.judged import BlockResult, Interval, Word
 from harness.judgement.metrics import Metric
-from harness.judgement.pairs import PairKey
 from harness.judgement.site import Absent, Site
-from harness.judgement.stats import ratio_interval, summarise, t_quantile
+from harness.judgement.stats import Summary, summarise, t_quantile
 from harness.judgement.verdict import Decision, decide, helped
 from harness.judgement.words import measured, number
 
@@ -31,6 +30,8 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
     interval = _over_product(stack, parts)
     product = math.exp(math.fsum(part.total for part in parts))
     said = f"its parts multiply to {number(metric, product)}: stack ÷ product is {measured(metric, interval)}"
+    if different := [part.title for part in parts if part.different]:
+        said += f"; parity fails for {', '.join(different)}, so that the product is none of like parts"
     decision = Decision(word=Word.REPORTED, reason="") if claim.range is None else decide(claim, metric, stack.found)
     shown = measured(metric, stack.found.interval)
     return Finding(
@@ -43,14 +44,10 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
 
 
 def _over_product(stack: Gain, parts: Sequence[Gain]) -> Interval:
-    """By round where all of it ran in one block against one baseline, else from the means with Welch's freedom."""
-    home = stack.site
-    if all(part.site.block is home.block and part.site.baseline is home.baseline for part in parts):
-        together = ratio_interval(_by_round(stack.logs, [part.logs for part in parts]))
-        if together is not None:
-            return together
-    summaries = [summarise(list(gain.logs.values())) for gain in (stack, *parts)]
-    mean = summaries[0].mean - math.fsum(each.mean for each in summaries[1:])
+    """By round within each block, whose arms share trials and the pace of their round; the blocks are independent, and
+    add up with Welch's freedom."""
+    summaries = _by_block([(stack, 1), *((part, -1) for part in parts)])
+    mean = math.fsum(each.mean for each in summaries)
     variance = math.fsum(each.standard_error**2 for each in summaries)
     rounds = min(each.count for each in summaries)
     if not math.isfinite(variance):
@@ -60,6 +57,19 @@ def _over_product(stack: Gain, parts: Sequence[Gain]) -> Interval:
     return Interval(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), rounds=rounds)
 
 
-def _by_round(stack: Mapping[PairKey, float], parts: Sequence[Mapping[PairKey, float]]) -> list[float]:
-    keys = [key for key in stack if all(key in part for part in parts)]
-    return [math.exp(stack[key] - math.fsum(part[key] for part in parts)) for key in keys]
+def _by_block(terms: Sequence[tuple[Gain, int]]) -> list[Summary]:
+    """Of each block the sum of its gains, with their signs, over the rounds that ran all of them.
+
+    Gains without two such rounds in common stand by themselves.
+    """
+    blocks: dict[int, list[tuple[Gain, int]]] = {}
+    for gain, sign in terms:
+        blocks.setdefault(id(gain.site.block), []).append((gain, sign))
+    found = []
+    for members in blocks.values():
+        common = set.intersection(*(set(gain.logs) for gain, _ in members))
+        groups = [members] if len(common) > 1 else [[member] for member in members]
+        for group in groups:
+            keys = sorted(common) if len(groups) == 1 else sorted(group[0][0].logs)
+            found.append(summarise([math.fsum(sign * gain.logs[key] for gain, sign in group) for key in keys]))
+    return found

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from harness.results.first_step import FIRST_STEP
 from harness.results.record import Record
 
 #: Kinds of model state in `model_state_bytes` that make up the state where no total is recorded.
@@ -50,9 +51,13 @@ def phase(name: str) -> Callable[[Record, str], float | None]:
 
 
 def data_wait_share(record: Record, _view: str = "") -> float | None:
-    """Waiting for data over the whole step; over the sum of the phases where step times are missing."""
-    wait = record.phases.get("data_wait")
-    whole = step_seconds(record) or math.fsum(record.phases.values())
+    """Waiting for data over the whole step; over the sum of the phases where step times are missing.
+
+    Phases are means over all steps of the window, so the first one, which no speed counts, is in both.
+    """
+    wait, first = record.phases.get("data_wait"), numeric(record.figures.get(FIRST_STEP))
+    steps = [*record.step_seconds, *([first] if first is not None else [])]
+    whole = math.fsum(steps) / len(steps) if record.step_seconds else math.fsum(record.phases.values())
     return wait / whole if wait is not None and whole else None
 
 

@@ -104,12 +104,16 @@ def compare_sides(
     if not common:
         raise InputError(f"{before.path} and {after.path} have no cell in common; give two runs of the same matrix")
     found = [_measured(before.cells[key], after.cells[key]) for key in common]
-    adjusted = holm([cell.p for cell in found])
-    level = SIGNIFICANT / max(1, sum(cell.ratio is not None for cell in found))
+    asked = [
+        cell.key for cell in found if cell.ratio is not None
+    ]  # the others put no question that Holm must divide by
+    adjusted = dict(zip(asked, holm([cell.p for cell in found if cell.ratio is not None]), strict=True))
+    level = SIGNIFICANT / max(1, len(asked))
     judged = [
-        _judged(replace(cell, p=p), before.cells[cell.key], after.cells[cell.key], threshold, level)
-        for cell, p in zip(found, adjusted, strict=True)
-    ]
+        _judged(replace(cell, p=adjusted.get(cell.key, cell.p)), before.cells[cell.key], after.cells[cell.key],
+                threshold, level)
+        for cell in found
+    ]  # fmt: skip
     cells = (*judged, *_alone(before, after))
     return Comparison(
         before=before, after=after, threshold=threshold, cells=cells, warning=warning,

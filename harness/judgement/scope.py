@@ -10,6 +10,7 @@ from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import BlockResult, Word
 from harness.judgement.metrics import Metric
 from harness.judgement.pairs import measure
+from harness.judgement.same_training import parity_at
 from harness.judgement.site import Site, machine_of, one_a_point, site_in, standing
 from harness.judgement.verdict import decide
 
@@ -61,8 +62,9 @@ def _point(claim: Claim, metric: Metric, site: Site) -> dict[str, Any]:
         reason = absent.reason if absent else "the records lack the figure"
         return {**point, "word": absent.word if absent else Word.NOT_TESTABLE, "reason": reason}
     decision = decide(claim, metric, found)
-    failed = metric.gated and site.arm.parity.holds is False
+    parity = parity_at(site)
+    failed = metric.gated and parity.holds is False
     word = Word.FAST_BUT_DIFFERENT if failed else decision.word
     interval = found.interval
     return {**point, "value": interval.value, "low": interval.low, "high": interval.high, "rounds": interval.rounds,
-            "word": word, "reason": site.arm.parity.reason if failed else decision.reason}  # fmt: skip
+            "word": word, "reason": parity.reason if failed else decision.reason}  # fmt: skip

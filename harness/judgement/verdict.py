@@ -50,6 +50,9 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
     """The verdict on one measured metric, the claim's bounds given."""
     interval = found.interval
     ends = _ends(metric, interval)
+    if found.overflowed:
+        settled = "what the other rounds needed is not its peak, and more rounds would not show it"
+        return Decision(word=Word.INCONCLUSIVE, reason=f"{found.overflowed}: {settled}")
     if ends is None:
         return Decision(word=Word.INCONCLUSIVE, reason="a single round gives no interval; run three at least")
     if metric.statistic.has_interval and 0 < interval.rounds < FEWEST_ROUNDS:
@@ -66,7 +69,7 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
 def helped(metric: Metric, interval: Interval | None) -> str:
     """`yes`, `no` or `not shown`: on which side of "no difference" the interval lies. Empty where there is none.
 
-    Memory has no interval: the lowest and the highest trial take its place.
+    Memory has no interval: the lowest and the highest trial take its place, of the cell and of the baseline.
     """
     neutral = metric.neutral
     if interval is None or neutral is None or metric.more_is_better is None:
@@ -78,9 +81,10 @@ def helped(metric: Metric, interval: Interval | None) -> str:
         return "not shown"
     else:
         ends = (interval.low, interval.high)
-    if ends[0] > neutral:
+    lowest, highest = interval.reference or (neutral, neutral)
+    if ends[0] > highest:
         return "yes" if metric.more_is_better else "no"
-    if ends[1] < neutral:
+    if ends[1] < lowest:
         return "no" if metric.more_is_better else "yes"
     return "not shown"
 

@@ -133,6 +133,16 @@ def test_a_changed_cell_is_not_compared() -> None:
     assert "number of steps" in cell(found, FUSED).reason
 
 
+def test_what_is_not_compared_does_not_weaken_the_correction() -> None:
+    """p = 0.025 of the one cell that has a ratio stays that, whatever stands beside it."""
+    apart = math.exp(-3.5 * 0.02 * math.sqrt(2 / 3))
+    other = [replace(each, steps=40) if each.arm != FUSED else each for each in optimizer_study(scale={FUSED: apart})]
+    found = compared(after=side(other))
+    assert [each.word for each in found.cells if each.key.cell != FUSED] == [Word.NOT_COMPARED]
+    assert cell(found, FUSED).p == pytest.approx(0.0249, rel=1e-2)
+    assert [each.key.cell for each in found.regressions] == [FUSED]
+
+
 def test_cells_of_one_side_alone_are_named() -> None:
     fewer = [record for record in optimizer_study() if record.arm != FUSED]
     assert cell(compared(after=side(fewer)), FUSED).reason == "only before"

@@ -90,7 +90,7 @@ def test_a_claims_file_is_read_whole(tmp_path: Path) -> None:
         (
             "cell: {",
             "changed: [{when: soon, what: x}]\n        cell: {",
-            "13:20",
+            "13:22",
             "when: must be a date such as 2026-11-28, not 'soon'",
         ),
         ("cell: {", "changed: [{when: 2026-11-28}]\n        cell: {", "13:15", "'what' is missing; add it"),

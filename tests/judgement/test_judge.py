@@ -324,6 +324,40 @@ def test_fast_but_different_confirms_nothing() -> None:
     assert "but parity fails: the losses lie 0.714 nats apart" in found.reason  # 20 of 28 steps are 1 nat off
 
 
+def test_a_cell_must_train_the_same_as_the_baseline_that_its_claim_names() -> None:
+    """Against the block's baseline LoRA is unequal work, and nothing is asked of it."""
+    lora, both = {"lora": 8}, {"lora": 8, "checkpointing": "full"}
+
+    def found(shift: float) -> Any:
+        cells = CellShape(settings=lora, ratio=1.0), CellShape(settings=both, ratio=1.7, loss_shift=shift)
+        return verdict_on(make_claim(cell=both, baseline=lora), make_records([study(*cells)]))
+
+    assert found(0.0).word is Word.CONFIRMED
+    different = found(1.0)
+    assert different.word is Word.FAST_BUT_DIFFERENT
+    assert "0.002 are allowed where the arithmetic must not change" in different.reason
+
+
+def test_a_baseline_that_a_claim_names_must_have_trained_the_same_itself() -> None:
+    plain = CellShape(settings={"attention": "sdpa-math"}, ratio=1.0, loss_shift=1.0)
+    shape = study(plain, CellShape(settings={"attention": "flash2"}, ratio=1.7, loss_shift=1.0))
+    claim = make_claim(cell={"attention": "flash2"}, baseline={"attention": "sdpa-math"})
+    found = verdict_on(claim, make_records([shape]))
+    assert found.word is Word.FAST_BUT_DIFFERENT
+    assert "parity fails: of attention=sdpa-math, which it is compared with: the losses lie" in found.reason
+
+
+def test_what_trained_something_else_is_confirmed_on_no_other_machine() -> None:
+    card = {**make_records([study()])[0].environment, "devices": [{"name": "NVIDIA H200", "uuid": "GPU-2"}]}
+    other = [replace(each, environment=card, fingerprint="2" * 16)
+             for each in make_records([study(cell(loss_shift=1.0))], rounds=3)]  # fmt: skip
+    found = verdict_on(make_claim(), [*make_records([study()], rounds=5), *other])
+    assert found.word is Word.CONFIRMED
+    assert [(each["device"], each["verdict"]) for each in found.details["elsewhere"]] == [
+        ("NVIDIA H200", "fast but different")
+    ]
+
+
 def test_parity_does_not_gate_what_it_says_nothing_about() -> None:
     records = make_records([study(cell(loss_shift=1.0))])
     found = verdict_on(make_claim(metric="utilisation", range=[0.85, None]), records)
@@ -344,6 +378,35 @@ def test_memory_is_judged_on_the_maximum_without_an_interval() -> None:
     found = verdict_on(make_claim(metric="peak_saved", range=[0.3, 0.5]), make_records([study(cell(memory=0.6))]))
     assert (found.word, found.interval, found.measured) == (Word.CONFIRMED, None, "40.0%")
     assert found.value == pytest.approx(0.4, abs=0.002)
+
+
+@pytest.mark.parametrize(("arm", "bounds"), [("precision=bf16", [0.3, 0.5]), ("baseline", [0.3, None])])
+def test_a_peak_of_rounds_that_fitted_is_no_peak(arm: str, bounds: list[float | None]) -> None:
+    """One round of five ran out of memory: the arm needs more than the others showed."""
+    records = [
+        replace(each, outcome=Outcome.OOM, peak_reserved_bytes=None) if each.arm == arm and each.round == 2 else each
+        for each in make_records([study(cell(memory=0.6))])
+    ]
+    for metric in ("peak_saved", "peak_ratio"):
+        wanted = bounds if metric == "peak_saved" else [1.1, None]
+        found = verdict_on(make_claim(metric=metric, range=wanted), records)
+        assert (found.word, found.helped, found.rounds_needed) == (Word.INCONCLUSIVE, "not shown", None)
+        assert found.reason.startswith(f"{arm} ran out of memory in 1 of 5 rounds: ")
+        assert "1 of 5 rounds were dropped because an arm failed" in found.reason
+    assert verdict_on(make_claim(), records).word is Word.CONFIRMED, "speed is paired, and four pairs are left"
+
+
+def test_memory_helps_only_beyond_what_the_baseline_varies_by() -> None:
+    def found(cell: tuple[int, int, int]) -> str:
+        peaks = {"baseline": (20, 18, 18), "precision=bf16": cell}
+        records = [replace(each, peak_reserved_bytes=peaks[each.arm][each.round - 1] * 10**9) if each.arm in peaks
+                   else each for each in make_records([study()], rounds=3)]  # fmt: skip
+        return verdict_on(make_claim(metric="peak_saved", range=[-1, 1]), records).helped
+
+    assert found((19, 19, 19)) == "not shown"
+    assert found((17, 17, 18)) == "not shown"
+    assert found((17, 17, 17)) == "yes"
+    assert found((21, 21, 21)) == "no"
 
 
 def test_memory_is_judged_on_the_view_that_the_claim_names() -> None:

@@ -22,7 +22,13 @@ def trial(**fields: Any) -> Record:
     [
         ("step_time_ratio", {"step_seconds": [0.1, 0.2, 0.3]}, 0.2),
         ("step_time_ratio", {"step_seconds": []}, None),
-        ("data_wait_share", {"step_seconds": [0.1, 0.1], "phases": {"data_wait": 0.02}}, 0.2),
+        ("data_wait_share", {"step_seconds": [0.1, 0.1], "phases": {"data_wait": 0.02}, "figures": {}}, 0.2),
+        # the first of 20 steps waited 1.5 s of its 1.6, the others not at all: 1.5 s of 3.5
+        (
+            "data_wait_share",
+            {"step_seconds": [0.1] * 19, "phases": {"data_wait": 0.075}, "figures": {"first_step_seconds": 1.6}},
+            1.5 / 3.5,
+        ),
         ("data_wait_share", {"step_seconds": [], "phases": {"data_wait": 1.0, "forward": 3.0}}, 0.25),
         ("data_wait_share", {"phases": {}}, None),
         ("optimizer_speedup", {"phases": {"optimizer": 0.003}}, 0.003),

@@ -105,7 +105,21 @@ def test_an_order_of_cells_that_trained_something_else_is_not_confirmed() -> Non
     shape = study(CellShape(settings=COMPILE, ratio=1.6, loss_shift=1.0), CellShape(settings=FLASH, ratio=1.3))
     found = verdict_on(order(COMPILE, FLASH), make_records([shape]))
     assert found.word is Word.FAST_BUT_DIFFERENT
-    assert found.reason == "the order holds, but parity fails for compile=default"
+    assert found.reason == "parity fails for compile=default, so that no two entries are left to compare"
+    assert [row["parity"] for row in found.details["order"]] == ["fails", "holds"]
+
+
+def test_a_cell_that_trained_something_else_refutes_no_order_and_is_no_best_one() -> None:
+    shape = study(CellShape(settings=COMPILE, ratio=1.6), CellShape(settings=FLASH, ratio=1.3),
+                  CellShape(settings=FUSED, ratio=2.0, loss_shift=1.0))  # fmt: skip
+    records = make_records([shape])
+    for entries in ((COMPILE, FLASH, FUSED), (COMPILE, FUSED, FLASH)):
+        found = verdict_on(order(*entries), records)
+        assert found.word is Word.FAST_BUT_DIFFERENT
+        assert found.reason.startswith("parity fails for optimizer=fused; of the others: each gains more than the next")
+    assert verdict_on(order(FLASH, COMPILE, FUSED), records).word is Word.REFUTED_BELOW
+    best = verdict_on(order(COMPILE, {"name": "kernels", "best_of": [FLASH, FUSED]}), records)
+    assert (best.word, best.details["order"][1]["arm"]) == (Word.CONFIRMED, "attention=flash2")
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
@@ -154,6 +168,35 @@ def test_parts_of_another_study_are_combined_without_pairs() -> None:
     over = found.details["over_product"]
     assert over["value"] == pytest.approx(1.0, abs=0.01)
     assert over["low"] < 1 < over["high"]
+
+
+def test_the_parts_of_a_stack_share_their_baselines_trials() -> None:
+    """Three parts of one block stand on one baseline: its noise is in each of them, thrice, and not once."""
+    cells = [COMPILE, FLASH, FUSED]
+    together = {name: value for cell in cells for name, value in cell.items()}
+    shapes = [
+        StudyShape(name="stack", cells=(CellShape(settings=together, ratio=1.98),)),
+        StudyShape(name="parts", cells=tuple(CellShape(settings=c, ratio=r) for c, r in zip(cells, (1.5, 1.2, 1.1),
+                                                                                           strict=True))),
+    ]  # fmt: skip
+    claim = make_claim(form="product", range=None, study="stack", cell=together,
+                       order=[{"cell": cell, "study": "parts"} for cell in cells])  # fmt: skip
+    runs = 300
+    covered = 0
+    for seed in range(runs):
+        records = make_records(shapes, rounds=5, seed=seed, steps=9, warmup_steps=1, spread=0.02, step_spread=0.0)
+        over = verdict_on(claim, records).details["over_product"]
+        covered += over["low"] <= 1 <= over["high"]
+    assert 0.92 <= covered / runs <= 0.99
+
+
+def test_a_part_against_a_baseline_of_its_own_is_paired_by_round_too() -> None:
+    both = {"compile": "default", "attention": "flash2"}
+    parts = [COMPILE, {"name": "flash", "cell": both, "baseline": COMPILE}]
+    found = verdict_on(make_claim(form="product", range=None, cell=both, order=parts), stacked(1.8))
+    over = found.details["over_product"]
+    # the stack is the product of these two parts by definition, in every round
+    assert (over["value"], over["low"], over["high"]) == pytest.approx((1.0, 1.0, 1.0), abs=1e-9)
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""Whether the two arms that are compared trained the same: each arm against its block's baseline, and a claim's cell
+against the claim's own baseline where it names one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from harness.experiment.axes import Setting
+from harness.judgement.judged import Parity
+from harness.judgement.pairs import computed, matched
+from harness.judgement.parity import LossPairs, judge_parity, seed_gap
+from harness.judgement.site import Site
+from harness.results.record import Record
+from harness.trial.outcome import Outcome
+
+
+def parity_at(site: Site) -> Parity:
+    """Of the cell with the arm that it is compared with.
+
+    That arm must itself have trained what the block's baseline did, as far as that can be asked of it: two arms that
+    go wrong alike agree with each other.
+    """
+    if site.arm is site.baseline or site.baseline.role == "baseline":
+        return site.arm.parity
+    if site.baseline.parity.holds is False:
+        reason = f"of {site.baseline.name}, which it is compared with: {site.baseline.parity.reason}"
+        return replace(site.baseline.parity, reason=reason)
+    control = next((arm.trials for arm in site.block.arms if arm.role == "control"), ())
+    plain = next((arm.trials for arm in site.block.arms if arm.role == "baseline"), ())
+    alone = replace(of_the_baseline(site.baseline.trials, ()), control=_curves(control, plain))
+    return parity_with(site.arm.trials, site.arm.cell, site.baseline.trials, site.baseline.cell, alone)
+
+
+def of_the_baseline(baseline: Sequence[Record], control: Sequence[Record]) -> LossPairs:
+    """What the losses of a baseline do by themselves: from seed to seed, and when it is run twice."""
+    curves = [trial.losses for trial in baseline if trial.outcome is Outcome.OK and trial.losses]
+    return LossPairs(pairs=(), control=_curves(control, baseline), seed_gap=seed_gap(curves))
+
+
+def parity_with(trials: Sequence[Record], cell: Mapping[str, Setting], other: Sequence[Record],
+                baseline: Mapping[str, Setting], alone: LossPairs) -> Parity:  # fmt: skip
+    """Of an arm's trials with those of the arm that it is compared with.
+
+    Args:
+        trials, cell: of the arm, all of its trials and its settings.
+        other, baseline: of the arm that it is compared with.
+        alone: what the losses of that one do by themselves.
+    """
+    kind = trials[0].kind
+    if kind != "training":
+        return Parity(word="not applicable: no training", holds=None, reason=f"{kind} trains no model")
+    good = [trial for trial in trials if trial.outcome is Outcome.OK]
+    if not good:
+        return Parity(word="not checked: no trial is ok", holds=None)
+    return judge_parity(cell, baseline, computed(trials), replace(alone, pairs=_curves(good, other)))
+
+
+def _curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:
+    pairs, _ = matched(arm, plain)
+    return tuple((one.losses, other.losses) for one, other in pairs if one.losses and other.losses)
