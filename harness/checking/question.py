@@ -14,7 +14,7 @@ from harness.experiment.cell import Cell, Workload
 from harness.experiment.matrix import Matrix
 from harness.experiment.plan import make_plan
 from harness.experiment.study import Plan, Study, SweepPoint
-from harness.experiment.workloads import BUILT_IN_MODELS, is_step, model_problem
+from harness.experiment.workloads import BUILT_IN_DATA, BUILT_IN_MODELS, contents_of, is_step, model_problem
 from harness.judgement.claims import Claim, Claims, Document
 from harness.judgement.sentence import OWN_DOCUMENT, OWN_TITLE, Sentence
 from harness.judgement.sentence_reader import read_sentence
@@ -54,7 +54,8 @@ class Question:
     @property
     def hash(self) -> str:
         """SHA-256 of all that is asked."""
-        content = [str(self.sentence), self.workload.model, self.source, [dict(point) for point in self.points]]
+        work = (self.workload.model, self.source, *filter(None, [self.workload.contents]))
+        content = [str(self.sentence), *work, [dict(point) for point in self.points]]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def plan(self, environment: Environment, size: Size, *, pilot: bool = False) -> Plan:
@@ -101,7 +102,8 @@ def ask(text: str, workload: str, sweep: str | None = None) -> Question:
         if problem := model_problem(workload, Path()):
             raise WorkloadError(f"--workload: {problem}")
         plain = workload in BUILT_IN_MODELS
-        found = Workload(name=workload if plain else Path(workload).stem, model=workload, folder="" if plain else ".")
+        found = Workload(name=workload if plain else Path(workload).stem, model=workload, folder="" if plain else ".",
+                         contents=contents_of(workload, BUILT_IN_DATA[0], Path()))  # fmt: skip
         return Question(sentence=sentence, workload=found, points=points)
     path, _, function = workload.rpartition(":")
     file = Path(path)

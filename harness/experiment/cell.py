@@ -23,6 +23,8 @@ class Workload:
     """`stdlib`, `stdlib-bpe`, `synthetic`, or a path to text, JSONL or parquet."""
     folder: str = field(default="", repr=False, compare=False)
     """Where paths in `model` and `data` begin: the folder of the matrix. No part of the cell's key or of a record."""
+    contents: str = ""
+    """`workloads.contents_of` the files that `model` and `data` name: a file that was edited is another workload."""
 
     @property
     def model_source(self) -> str:
@@ -67,7 +69,8 @@ class Cell:
     def key(self) -> str:
         """16 hexadecimal digits, the same on every machine. The workload counts by its content, not by its name."""
         named = {axis: value for axis, value in self.settings.items() if self.defaults.get(axis) != value}
-        content = [self.workload.model, self.workload.data, sorted(named.items())]
+        content: list[object] = [self.workload.model, self.workload.data, sorted(named.items())]
+        content += [self.workload.contents] if self.workload.contents else []
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()[:16]
 
     def changes_from(self, baseline: Cell) -> dict[str, Setting]:

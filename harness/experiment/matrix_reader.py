@@ -17,7 +17,7 @@ from harness.experiment.reader import Document
 from harness.experiment.schema import MOST_ROUNDS, MatrixShape, StudyShape, WorkloadShape
 from harness.experiment.settings import SettingsReader
 from harness.experiment.study import FEWEST_ROUNDS, Design, Study
-from harness.experiment.workloads import data_problem, model_problem
+from harness.experiment.workloads import contents_of, data_problem, model_problem
 
 #: Names go into file names, tables and pages.
 _NAME = re.compile(r"\w[\w.+-]{0,79}")
@@ -93,8 +93,11 @@ class MatrixReader:
         if shape is None:
             return None
         self._check_files(shape, path)
-        workload = Workload(name=name, model=shape.model, data=shape.data, folder=str(self._folder))
-        return _Entry(workload=workload, settings=settings) if len(self._problems) == before else None
+        if len(self._problems) > before:
+            return None
+        contents = contents_of(shape.model, shape.data, self._folder)
+        workload = Workload(name=name, model=shape.model, data=shape.data, folder=str(self._folder), contents=contents)
+        return _Entry(workload=workload, settings=settings)
 
     def _check_files(self, shape: WorkloadShape, path: list[str]) -> None:
         if problem := model_problem(shape.model, self._folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -18,6 +19,9 @@ BUILT_IN_DATA = ("stdlib", "stdlib-bpe", "synthetic")
 
 #: Far more than any has.
 LARGEST_CONFIG_BYTES = 1 << 20
+
+#: 256 MiB are read in a fifth of a second; of more, half of that at each end.
+SAMPLED_BYTES = 1 << 28
 
 _STEP = re.compile(r"(?P<file>.+\.py):(?P<function>[^\W\d]\w*)")
 
@@ -46,6 +50,8 @@ def _file_problem(model: str, path: str, folder: Path, *, is_step: bool) -> str 
     name = os.path.relpath(full, folder)
     if not os.path.isfile(full):
         return f"there is no file {name} beside the matrix"
+    if not os.access(full, os.R_OK):
+        return f"{name} cannot be read; check its permissions"
     if is_step:
         return None
     if not name.endswith(".json"):
@@ -96,7 +102,7 @@ def data_problem(data: str, folder: Path) -> str | None:
     if outside := _outside(data, folder):
         return f"data {data!r}: {outside}"
     if os.path.isfile(folder / data):
-        return None
+        return None if os.access(folder / data, os.R_OK) else f"data {data!r} cannot be read; check its permissions"
     return f"data {data!r}: there is no such file beside the matrix{suggestion(data, BUILT_IN_DATA)}"
 
 
@@ -105,6 +111,36 @@ def located(name: str, folder: str) -> str:
     if name in BUILT_IN_MODELS or name in BUILT_IN_DATA or not folder:
         return name
     return os.path.join(folder, name)
+
+
+def contents_of(model: str, data: str, folder: Path) -> str:
+    """16 hexadecimal digits of what the files hold that a workload names; empty where both words are built in.
+
+    Of a model's folder the configuration counts with its bytes and every other file with its name and size, of a step
+    its own file, not what it imports. Of files larger than `SAMPLED_BYTES` the ends and the size count.
+    """
+    step = _STEP.fullmatch(model)
+    named = [step["file"] if step else model] if model not in BUILT_IN_MODELS else []
+    named += [data] if data not in BUILT_IN_DATA else []
+    digest = hashlib.sha256()
+    for path in (folder / name for name in named):
+        files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+        for file in files:
+            whole = file is path or file.name == "config.json"
+            name = file.relative_to(path).as_posix() if file is not path else ""
+            digest.update(f"{name}\0{file.stat().st_size}\0{_digest(file) if whole else ''}\0".encode())
+    return digest.hexdigest()[:16] if named else ""
+
+
+def _digest(file: Path) -> str:
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        if size <= SAMPLED_BYTES:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+        ends = hashlib.sha256(opened.read(SAMPLED_BYTES // 2))
+        opened.seek(size - SAMPLED_BYTES // 2)
+        ends.update(opened.read())
+        return ends.hexdigest()
 
 
 def _outside(path: str, folder: Path) -> str | None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import WorkloadError
+from harness.experiment.designs import blocks_of
+from harness.experiment.workloads import contents_of
 from harness.trial.shapes import read_shape
-from tests.experiment.conftest import HEAD
+from tests.experiment.conftest import HEAD, Read
 
 MATRIX = HEAD.replace("tiny", "shape/config.json") + "studies: {a: {workload: small, axes: {attention: flash2}}}\n"
 
@@ -78,3 +80,57 @@ def test_another_kind_of_file_is_no_model(problems: Callable[[str], list[str]], 
         "has one, or file.py:build"
     )
     assert read_shape(str(shape)).model_type == "qwen2"
+
+
+def test_a_file_that_was_edited_is_another_workload(read: Read, tmp_path: Path, shape: Path) -> None:
+    """The store finds trials by these keys: rounds of two models must never stand in one block."""
+    text = MATRIX.replace("{model: shape/config.json", "{model: shape/config.json, data: texts.txt")
+
+    def keys() -> tuple[str, str]:
+        (study,) = read(text).studies
+        return study.baseline.key, next(iter(blocks_of(study))).key
+
+    shape.write_text(json.dumps(GOOD))
+    (tmp_path / "texts.txt").write_text("one\n")
+    first = keys()
+    assert keys() == first
+    shape.touch()
+    assert keys() == first, "when a file was written says nothing of what it holds"
+    shape.write_text(json.dumps({**GOOD, "num_hidden_layers": 12}))
+    second = keys()
+    assert second[0] != first[0]
+    assert second[1] != first[1]
+    (tmp_path / "texts.txt").write_text("two\n")
+    assert keys()[1] not in {first[1], second[1]}
+
+
+def test_a_folder_counts_by_its_configuration_and_the_sizes_of_its_files(tmp_path: Path, shape: Path) -> None:
+    shape.write_text(json.dumps(GOOD))
+    weights = shape.parent / "model.safetensors"
+    found = set()
+    for content in (b"", b"12", b"123"):
+        weights.write_bytes(content)
+        found.add(contents_of("shape", "stdlib", tmp_path))
+    assert len(found) == 3
+    weights.write_bytes(b"456")
+    assert contents_of("shape", "stdlib", tmp_path) in found
+
+
+def test_what_is_built_in_has_no_contents(tmp_path: Path) -> None:
+    assert contents_of("tiny", "stdlib", tmp_path) == ""
+
+
+def test_a_large_file_counts_by_its_size_and_its_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.experiment.workloads.SAMPLED_BYTES", 8)
+    data, found = tmp_path / "texts.txt", []
+    for text in (
+        "abcd__________efgh",
+        "abcd---------efgh!",
+        "Xbcd__________efgh",
+        "abcd__________efgX",
+        "abcd__----____efgh",
+    ):
+        data.write_text(text)
+        found.append(contents_of("tiny", "texts.txt", tmp_path))
+    assert len(set(found)) == 4
+    assert found[0] == found[4], "the middle of a file beyond 256 MiB is not read"
