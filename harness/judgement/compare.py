@@ -134,7 +134,7 @@ def _whole_cell(record: Record) -> dict[str, Any]:
 
 def speed_over(cell: ArmResult, other: ArmResult) -> Interval | None:
     """How many times as fast as another arm of its block, paired within rounds. None where no round ran both."""
-    found = measure(_speed(other), cell, other, "")
+    found = measure(speed_metric(other), cell, other, "")
     return found.interval if found else None
 
 
@@ -143,14 +143,14 @@ def speed_over_product(cell: ArmResult, parts: Sequence[ArmResult], baseline: Ar
 
     None where no round ran all of them; a round in which one of them failed is dropped.
     """
-    whole, *others = (ratios(_speed(baseline), arm, baseline, "")[0] for arm in (cell, *parts))
+    whole, *others = (ratios(speed_metric(baseline), arm, baseline, "")[0] for arm in (cell, *parts))
     over = [gain / math.prod(each[key] for each in others)
             for key, gain in whole.items() if all(key in each for each in others)]  # fmt: skip
     together = set.intersection(*(set(by_key(arm.trials)) for arm in (cell, *parts, baseline)))
     return ratio_interval(over, dropped=len(together) - len(over))
 
 
-def _speed(baseline: ArmResult) -> Metric:
+def speed_metric(baseline: ArmResult) -> Metric:
     """Tokens a second, or samples where no model is trained."""
     return METRICS["speedup" if baseline.tokens_per_second else "samples_ratio"]
 

@@ -147,7 +147,7 @@ def _who(process: Mapping[str, Any]) -> str:
     """A process of someone else's, as the record has it: `pid 4711 with 3.0 GiB`."""
     pid, used = process.get("pid"), numeric(process.get("bytes"))
     memory = f" with {used / 2**30:.1f} GiB" if used else ""
-    return f"{'unseen' if pid is None else f'pid {pid}'}{memory}"
+    return f"{'one that the driver does not name' if pid is None else f'pid {pid}'}{memory}"
 
 
 def _throttle_reasons(record: Record) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from harness.judgement.claims import Claims
 from harness.judgement.judged import BlockResult, Judgement
 from harness.judgement.site import current
+from harness.report.agreement import agreement_part
 from harness.report.contradictions import Contradiction, contradictions
 from harness.report.csvs import Row
 from harness.report.fastest import fastest_part
@@ -57,6 +58,7 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview
         targets_part(judgement, claims, gallery),
         estimator_part(blocks, claims, gallery),
         noise_part(judgement.blocks, gallery),
+        agreement_part(blocks),
     )  # fmt: skip
     rows = {part.anchor: list(part.rows) for part in parts if part.rows}
     return Overview(contradictions=contradictions(judgement, claims, gallery), parts=parts, tables=rows)

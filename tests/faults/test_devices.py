@@ -109,7 +109,7 @@ SPOILT = {
     ),
     "memory of nobody that is seen": (
         {"used_bytes": 20 * GIB}, {"foreign": [{"pid": None, "bytes": 20 * GIB}]},
-        "1 foreign process(es) ran on the device: unseen with 20.0 GiB",
+        "1 foreign process(es) ran on the device: one that the driver does not name with 20.0 GiB",
     ),
     "heat": (
         {"throttle_reasons": frozenset({"hw_thermal_slowdown", "sw_power_cap"}), "sm_mhz": 1095.0, "temperature": 88.0},
