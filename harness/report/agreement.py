@@ -44,8 +44,8 @@ def _sentence(found: Sequence[Agreement]) -> str:
     return (
         f"{formats.plural(len(found), 'ratio')}: from the device with the least to the one with the most they move by "
         f"{formats.share(median(moved))} in the median and by {formats.share(max(moved))} at most. "
-        f"Those that differ between devices by more than their rounds explain (p < {APART}): {apart}, where chance alone "
-        f"gives {APART * len(found):.1f}; after Holm's correction: {corrected}."
+        f"Those that differ between devices by more than their rounds explain (p < {APART}): {apart}, where chance "
+        f"alone gives {APART * len(found):.1f}; after Holm's correction: {corrected}."
     )
 
 

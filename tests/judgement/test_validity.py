@@ -41,7 +41,8 @@ def test_a_clean_trial_passes_untouched() -> None:
         ({"clocks": clocks(foreign=[{"pid": 1}])}, "1 foreign process(es) ran on the device: pid 1"),
         (
             {"clocks": clocks(foreign=[{"pid": 17, "bytes": 3 << 30}, {"pid": None, "bytes": 1 << 30}])},
-            "2 foreign process(es) ran on the device: pid 17 with 3.0 GiB, one that the driver does not name with 1.0 GiB",
+            "2 foreign process(es) ran on the device: pid 17 with 3.0 GiB, "
+            "one that the driver does not name with 1.0 GiB",
         ),
         (
             {"clocks": clocks(throttle_reasons=["hw_thermal_slowdown"], sm_mhz_min=1095.0, temperature=88)},
