@@ -88,6 +88,80 @@ def test_an_error_in_the_matrix_is_one_line_with_its_place_and_nothing_is_launch
     assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
 
 
+MISSPELT = """\
+schema: 1
+documents: {N: {title: Notes}}
+claims:
+  slow-loop:
+    statement: Loops are slower.
+    sources: [{document: N, quote: slower}]
+    form: at-most
+    metric: spedup
+    bound: 1
+    study: optimizer
+    cell: {optimizer: for-loop}
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "said_so"),
+    [
+        (None, ["--claims", "nope.yaml"], "nope.yaml: there is no such file"),
+        (None, ["--claims", "nope.yaml", "--no-report"], "nope.yaml: there is no such file"),
+        (MISSPELT, [], "claims.yaml:8:13: unknown metric 'spedup'; did you mean 'speedup'?"),
+        ("schema: 1\nclaims: [", [], "claims.yaml:2:"),
+    ],
+)
+def test_an_error_in_the_claims_is_said_before_anything_is_launched(
+    folder: Path, content: str | None, arguments: list[str], said_so: str
+) -> None:
+    """It was said after the last trial: hours of a GPU, and no report."""
+    if content is not None:
+        (folder / "claims.yaml").write_text(content, encoding="utf-8")
+    before = sorted(folder.iterdir())
+
+    said = claimbench("run", "--study", "optimizer", "--device", "cpu", *arguments, cwd=folder)
+
+    assert said.code == 2
+    assert said.err.startswith(f"error: {said_so}")
+    assert said.out == ""
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *(("run", option) for option in ("--partition=gpu", "--account=lab", "--gpus-per-node=8", "--nodes=1",
+                                         "--time=1h", "--slurm=qos=high")),
+        *(("plan", option) for option in ("--partition=gpu", "--gpus-per-node=8", "--nodes=4", "--time=02:00:00",
+                                          "--store=x.sqlite")),
+    ],
+)  # fmt: skip
+def test_an_option_of_slurm_without_slurm_launches_nothing(folder: Path, command: str, option: str) -> None:
+    """`run --partition gpu --nodes 4` ran on the login node. The default given as such is no less of a mistake."""
+    said = claimbench(command, "--study", "optimizer", "--device", "cpu", option, cwd=folder)
+
+    name = option.partition("=")[0]
+    assert said.code == 2
+    assert said.err == f"error: {name} counts only with --launcher slurm; add that, or leave it out\n"
+    assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--partition=gpu", "--nodes=4"], "--partition, --nodes count only with --launcher slurm"),
+        (["run", "--no-sharing-control"], "--no-sharing-control is for rounds side by side: add --gpus"),
+        (["plan", "--launcher=slurm", "--trials"], "--trials lists the trials of one machine"),
+    ],
+)
+def test_other_options_that_would_be_passed_over(folder: Path, arguments: list[str], words: str) -> None:
+    said = claimbench(*arguments, cwd=folder)
+    assert said.code == 2
+    assert words in said.err
+    assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
+
+
 @pytest.mark.parametrize("command", [["status"], ["judge"], ["report"], ["export", "--to", "x.jsonl"]])
 def test_a_store_that_is_not_there_is_one_line(folder: Path, command: list[str]) -> None:
     said = claimbench(*command, cwd=folder)
