@@ -78,3 +78,10 @@ def test_another_kind_of_file_is_no_model(problems: Callable[[str], list[str]], 
         "has one, or file.py:build"
     )
     assert read_shape(str(shape)).model_type == "qwen2"
+
+
+def test_a_step_whose_file_has_no_such_function(problems: Callable[[str], list[str]], tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text("def build(device, settings): ...\n", encoding="utf-8")
+    assert problems(MATRIX.replace("shape/config.json", "my.py:bild")) == [
+        "matrix.yaml:4:18: model 'my.py:bild': it has no function 'bild'; did you mean 'build'?"
+    ]
