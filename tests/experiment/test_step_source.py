@@ -7,6 +7,14 @@ import pytest
 from harness.experiment.step_source import function_problem, returns_a_tuple
 
 TUPLE = "def build(device, settings):\n    return model, batches, loss\n"
+TWO_RETURNS = """\
+def build(device, settings):
+    def loss(model, batch):
+        return model
+    if settings:
+        return 1, 2, 3
+    return 1, 2, loss
+"""
 
 
 @pytest.mark.parametrize(
@@ -59,7 +67,7 @@ def test_a_function_that_is_not_there(source: str, words: str) -> None:
     ("source", "expected"),
     [
         (TUPLE, True),
-        ("def build(d, s):\n    def f(m, b):\n        return m\n    if s:\n        return 1, 2, 3\n    return 3, 2, f", True),
+        (TWO_RETURNS, True),
         ("def build(d, s):\n    return TrainingStep(model=1)\n", False),
         ("def build(d, s):\n    if s:\n        return step\n    return 1, 2, 3\n", False),
         ("def build(d, s):\n    return (1, 2, 3) if s else step\n", False),
