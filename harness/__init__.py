@@ -271,7 +271,8 @@ def render(
 
     Args:
         trials: paths to trials, or records.
-        output: the folder to write to; its name is the report's. None: `reports/` and the first path's name.
+        output: the folder to write to; its name is the report's. None: `reports/` and the first path's name, with a
+            number behind it where that folder holds something else than the report on these trials.
         claims: as for `judge`.
         figures: draw at most so many; None: 90, or 12 for more than 5,000 trials. The tables hold all numbers.
 
@@ -284,15 +285,20 @@ def render(
     """
     from harness.report import render_report
     from harness.report.figures.studio import Studio
+    from harness.report.folder import free_folder, note_sources
     from harness.results import collector
 
     given = list(trials)
-    folder = Path(output or Path("reports") / _name(given[0] if given else "results"))
+    sources = [each for each in given if isinstance(each, Path | str)]
+    folder = Path(output or free_folder(_name(given[0] if given else "results"), sources))
     studio = Studio()
     with collector.paused(), nullcontext() if figures == 0 else studio:
         known, records = read_claims(claims), _records(given)
         judgement = judge(records, known)
-        return render_report(judgement, known, records, folder, name=folder.name, figures=figures, studio=studio)
+        page = render_report(judgement, known, records, folder, name=folder.name, figures=figures, studio=studio)
+    if output is None:
+        note_sources(folder, sources)
+    return page
 
 
 def _name(first: Path | str | Record) -> str:

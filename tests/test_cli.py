@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +88,95 @@ def test_an_error_in_the_matrix_is_one_line_with_its_place_and_nothing_is_launch
     assert said.err == "error: matrix.yaml:8:12: unknown axis 'optimiser'; did you mean 'optimizer'?\n"
     assert said.out == ""
     assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said_so"),
+    [
+        (
+            "m.yaml",
+            SMALL_MATRIX,
+            "it is no file of trials: a matrix goes to --matrix, claims go to --claims; give",
+        ),
+        ("out.csv", "schema,study\n1,precision\n", "it is no file of trials: what was exported so cannot be read back"),
+        ("b.json", '{\n  "benchmarks": 1\n}\n', "pytest-benchmark's JSON"),
+        ("notes.txt", "[1,\n2]\n", "it is no file of trials; give a store, JSON lines, or a folder of them"),
+        ("trials.jsonl", "garbage\n", "not JSON at column 1; remove the line or export again"),
+        ("none.jsonl", "", "it is empty: there is no trial in it"),
+        ("blank.jsonl", "\n\n", "it is empty: there is no trial in it"),
+        ("none.sqlite", "", "it is empty: there is no trial in it"),
+    ],
+)
+@pytest.mark.parametrize("command", ["report", "judge", "import", "compare"])
+def test_a_file_that_holds_no_trials(folder: Path, name: str, content: str, said_so: str, command: str) -> None:
+    """It was told to remove the first line of its matrix, or made an empty report."""
+    (folder / name).write_text(content, encoding="utf-8")
+    said = claimbench(command, name, *([name] if command == "compare" else []), cwd=folder)
+    assert said.code == 2
+    assert said.err.startswith(f"error: {name}:")
+    assert said_so in said.err
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["matrix.yaml", name])
+
+
+def test_judging_without_claims_is_an_error(stored: Path) -> None:
+    """It was an empty table."""
+    for more in ([], ["--json"]):
+        said = claimbench("judge", *more, cwd=stored)
+        assert (said.code, said.out) == (2, "")
+        assert said.err == "error: there is no claims.yaml here, so there is nothing to judge; give --claims FILE\n"
+
+
+@pytest.mark.parametrize(
+    ("store", "said_so"),
+    [
+        ("matrix.yaml", "matrix.yaml: it is not a claimbench store (no SQLite file at all)"),
+        ("other.sqlite", "other.sqlite: it is a database of another program"),
+        (".", "it is a folder; give the path of a file"),
+        ("typo/deep/x.sqlite", "typo/deep/x.sqlite: there is no folder typo; check the path, or make it"),
+    ],
+)
+def test_a_store_that_is_none_is_left_alone(stored: Path, store: str, said_so: str) -> None:
+    """`--store matrix.yaml` left a matrix.yaml.lock behind, and a misspelt path a tree of folders."""
+    with sqlite3.connect(stored / "other.sqlite") as database:
+        database.execute("CREATE TABLE things (x)")
+    database.close()
+    content = {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()}
+
+    said = claimbench("import", "results.sqlite", "--store", store, cwd=stored)
+
+    assert said.code == 2
+    assert said_so in said.err
+    assert {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()} == content
+    assert not (stored / "typo").exists()
+
+
+def test_a_new_folder_is_made_for_a_store_and_an_export_but_none_above_it(stored: Path) -> None:
+    assert claimbench("import", "results.sqlite", "--store", "new/x.sqlite", cwd=stored).code == 0
+    assert claimbench("export", "--to", "tables/x.csv", cwd=stored).code == 0
+    for to in ("nothing/here/x.csv", "nothing/here/x.jsonl"):
+        said = claimbench("export", "--to", to, cwd=stored)
+        assert said.code == 2
+        assert said.err == f"error: {to}: there is no folder nothing; check the path, or make it\n"
+    assert not (stored / "nothing").exists()
+
+
+def test_reports_on_stores_of_one_name_do_not_replace_each_other(stored: Path) -> None:
+    """The second took the folder of the first without a word."""
+    (stored / "elsewhere").mkdir()
+    shutil.copy(stored / "results.sqlite", stored / "elsewhere/results.sqlite")
+    (stored / "reports/taken").mkdir(parents=True)
+    shutil.copy(stored / "results.sqlite", stored / "taken.sqlite")
+
+    def written(*paths: str) -> str:
+        return claimbench("report", "--figures", "0", *paths, cwd=stored).out
+
+    assert written("results.sqlite") == "report: reports/results/report.html\n"
+    assert written("elsewhere/results.sqlite") == "report: reports/results-2/report.html\n"
+    assert written("results.sqlite", "elsewhere") == "report: reports/results-3/report.html\n"
+    assert written("taken.sqlite") == "report: reports/taken-2/report.html\n"
+    # the same again stays where it is
+    assert written() == "report: reports/results/report.html\n"
+    assert written("./elsewhere/results.sqlite") == "report: reports/results-2/report.html\n"
 
 
 MISSPELT = """\
