@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from harness.results.record import Record
     from harness.trial.custom import TrainingStep as TrainingStep
 
-__all__ = ["TrainingStep", "check", "judge", "load", "machine", "plan", "read", "read_matrix", "render", "run"]
+__all__ = [
+    "TrainingStep", "check", "judge", "load", "machine", "plan", "read", "read_claims", "read_matrix", "render", "run",
+]  # fmt: skip
 __version__ = VERSION
 
 Device = Literal["auto", "cuda", "cpu"]
@@ -118,6 +120,26 @@ def read_matrix(matrix: Path | str = "matrix.yaml") -> Matrix:
     from harness.trial.kinds import ALONE, KINDS
 
     return read_checked(matrix, axis_table(), KINDS, ALONE)
+
+
+def read_claims(claims: Path | str | Claims | None = None) -> Claims:
+    """The claims of a file, read and checked.
+
+    Args:
+        claims: a claims file, or what was read already; None: `claims.yaml` of the working folder, and no claims where
+            there is none.
+
+    Raises:
+        ClaimsError: the claims file is wrong, with file, line, column and a suggestion.
+    """
+    from harness.judgement.claims import Claims
+    from harness.judgement.claims_file import read_claims as read_file
+
+    if isinstance(claims, Claims):
+        return claims
+    if claims is None and not Path("claims.yaml").exists():
+        return Claims.model_construct(schema_=1, documents={}, claims={}, file="")
+    return read_file(claims or "claims.yaml")
 
 
 def plan(
@@ -235,7 +257,7 @@ def judge(trials: Iterable[Path | str] | Sequence[Record], claims: Path | str | 
     """
     from harness.judgement.judge import judge as judge_records
 
-    return judge_records(_records(trials), _claims(claims))
+    return judge_records(_records(trials), read_claims(claims))
 
 
 def render(
@@ -249,7 +271,8 @@ def render(
 
     Args:
         trials: paths to trials, or records.
-        output: the folder to write to; its name is the report's. None: `reports/` and the first path's name.
+        output: the folder to write to; its name is the report's. None: `reports/` and the first path's name, with a
+            number behind it where that folder holds something else than the report on these trials.
         claims: as for `judge`.
         figures: draw at most so many; None: 90, or 12 for more than 5,000 trials. The tables hold all numbers.
 
@@ -262,15 +285,20 @@ def render(
     """
     from harness.report import render_report
     from harness.report.figures.studio import Studio
+    from harness.report.folder import free_folder, note_sources
     from harness.results import collector
 
     given = list(trials)
-    folder = Path(output or Path("reports") / _name(given[0] if given else "results"))
+    sources = [each for each in given if isinstance(each, Path | str)]
+    folder = Path(output or free_folder(_name(given[0] if given else "results"), sources))
     studio = Studio()
     with collector.paused(), nullcontext() if figures == 0 else studio:
-        known, records = _claims(claims), _records(given)
+        known, records = read_claims(claims), _records(given)
         judgement = judge(records, known)
-        return render_report(judgement, known, records, folder, name=folder.name, figures=figures, studio=studio)
+        page = render_report(judgement, known, records, folder, name=folder.name, figures=figures, studio=studio)
+    if output is None:
+        note_sources(folder, sources)
+    return page
 
 
 def _name(first: Path | str | Record) -> str:
@@ -282,14 +310,3 @@ def _records(given: Iterable[Path | str | Record]) -> list[Record]:
     given = list(given)
     records = [each for each in given if not isinstance(each, Path | str)]
     return records or read(each for each in given if isinstance(each, Path | str))
-
-
-def _claims(given: Path | str | Claims | None) -> Claims:
-    from harness.judgement.claims import Claims
-    from harness.judgement.claims_file import read_claims
-
-    if isinstance(given, Claims):
-        return given
-    if given is None and not Path("claims.yaml").exists():
-        return Claims.model_construct(schema_=1, documents={}, claims={}, file="")
-    return read_claims(given or "claims.yaml")

@@ -15,7 +15,7 @@ import typer
 
 import harness
 from harness import options, running
-from harness.errors import ClaimbenchError
+from harness.errors import ClaimbenchError, InputError
 
 app = typer.Typer(
     name="claimbench",
@@ -52,6 +52,7 @@ def check(
     claimbench check 'attention=sdpa vs eager >= 1.5x' --workload my.py:build --budget 10m
     """
     from harness.checking import words
+    from harness.report.folder import free_folder, note_sources
     from harness.report.progress import progress
     from harness.report.terminal import console, write_json, write_lines
 
@@ -60,7 +61,11 @@ def check(
             sentence, workload, budget_seconds=budget or options.BUDGET_SECONDS, sweep=sweep, rounds=rounds,
             store=store, device=device, wall_limit_seconds=wall_limit, on_event=on_event, arguments=sys.argv[1:],
         )  # fmt: skip
-    page = harness.render(answer.records, output or Path("reports") / answer.question.study, claims=answer.claims)
+    sources = [store, Path(workload)]
+    folder = output or free_folder(answer.question.study, sources)
+    page = harness.render(answer.records, folder, claims=answer.claims)
+    if output is None:
+        note_sources(folder, sources)
     if as_json:
         write_json(words.as_json(answer, str(page)))
         return
@@ -98,7 +103,7 @@ def report(
     *,
     paths: options.Paths = None,
     claims: options.Claims = None,
-    output: Annotated[Path | None, typer.Option(help="The folder to write to: reports/NAME.")] = None,
+    output: Annotated[Path | None, typer.Option(help="The folder to write to; else a new one in reports/.")] = None,
     figures: options.Figures = None,
 ) -> None:
     """Write the report on what is stored: HTML, Markdown, tables."""
@@ -129,7 +134,10 @@ def judge(*, paths: options.Paths = None, claims: options.Claims = None, as_json
     from harness.judgement.rows import verdict_objects
     from harness.report.terminal import console, verdict_counts, verdicts_table, write_json
 
-    judgement = harness.judge(paths or [options.STORE], claims)
+    records = harness.read(paths or [options.STORE])
+    if claims is None and not options.CLAIMS.exists():
+        raise InputError(f"there is no {options.CLAIMS} here, so there is nothing to judge; give --claims FILE")
+    judgement = harness.judge(records, claims)
     if as_json:
         write_json(verdict_objects(judgement))
         return

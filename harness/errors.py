@@ -19,8 +19,12 @@ Each message is one sentence that says what is wrong and what to do; the command
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+#: So many known words stand in a message; of more it says how many, and what lists them.
+MOST_LISTED = 30
 
 
 class ClaimbenchError(Exception):
@@ -105,15 +109,28 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def suggestion(word: object, known: Iterable[object]) -> str:
-    """`; did you mean 'x'?` for the nearest known word, or the list of what is known when nothing is near.
+def suggestion(word: object, known: Iterable[object], listed_by: str = "") -> str:
+    """`; did you mean 'x'?` for the nearest known words, or the list of what is known when nothing is near.
+
+    `listed_by`: the command that lists them all, for a list that is too long for a message.
 
     >>> suggestion("atention", ["attention", "compile"])
     "; did you mean 'attention'?"
+    >>> suggestion("flash-3", ["flash-by-import", "flash-in-a-step", "loader"])
+    "; did you mean 'flash-by-import' or 'flash-in-a-step'?"
+    >>> suggestion("x", ["attention", "compile"])
+    '; known: attention, compile'
     """
     words = [str(each) for each in known]
-    near = difflib.get_close_matches(str(word), words, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(word), words, n=1, cutoff=0.6) or _with_a_part_of(str(word), words)
     if near:
-        return f"; did you mean {near[0]!r}?"
-    shown = ", ".join(words[:30])
-    return f"; known: {shown}" if words else ""
+        return f"; did you mean {' or '.join(map(repr, near))}?"
+    more = len(words) - MOST_LISTED
+    rest = f", and {more} more{f': {listed_by} lists them' if listed_by else ''}" if more > 0 else ""
+    return f"; known: {', '.join(words[:MOST_LISTED])}{rest}" if words else ""
+
+
+def _with_a_part_of(word: str, known: Iterable[str]) -> list[str]:
+    """Up to three words that begin with the same part, `flash` of `flash-x`: long enough to mean something."""
+    part = re.split(r"[^a-z0-9]", word.lower(), maxsplit=1)[0]
+    return [each for each in known if each.lower().startswith(part)][:3] if len(part) > 3 else []

@@ -13,28 +13,29 @@ import typer
 MATRIX, CLAIMS, STORE = Path("matrix.yaml"), Path("claims.yaml"), Path("results.sqlite")
 CHECK_STORE = Path("check.sqlite")
 BUDGET_SECONDS = 600.0
+_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def seconds(text: str) -> float:
-    """`25m`, `90s`, `1.5h`, or a number of seconds."""
-    units = {"s": 1, "m": 60, "h": 3600}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    """Seconds of `25m`, `90s` or `1.5h`. A number alone may be meant as minutes, so that it needs its unit."""
+    number, unit = text[:-1], _UNITS.get(text[-1:])
     try:
-        value = float(number) * unit
+        value = float(number) * (unit or math.nan)
     except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
+        value = math.nan
+    if not 0 < value < math.inf:
         raise typer.BadParameter(f"{text!r} is no length of time; write 90s, 25m or 2h")
     return value
 
 
 def share(text: str) -> float:
-    """`5%`, or `0.05`."""
+    """`5%`, or `0.05`. A 5 alone may be meant as either, so that from 1 on the sign is needed."""
+    number, percent = text.removesuffix("%"), text.endswith("%")
     try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        value = float(number) / (100 if percent else 1)
     except ValueError:
-        value = -1.0
-    if not 0 <= value < 10:
+        value = math.nan
+    if not 0 <= value < (10 if percent else 1):
         raise typer.BadParameter(f"{text!r} is no share; write 5% or 0.05")
     return value
 
@@ -111,7 +112,7 @@ TimeBudget = Annotated[
     float | None, typer.Option(parser=seconds, metavar="TIME", help="25m, 2h: begin only rounds that fit in it.")
 ]
 WallLimit = Annotated[
-    float | None, typer.Option(parser=seconds, metavar="TIME", help="Kill a trial that takes longer than this.")
+    float | None, typer.Option(parser=seconds, metavar="TIME", help="90s, 5m: kill a trial that takes longer.")
 ]
 Retry = Annotated[
     str, typer.Option(parser=outcomes, metavar="OUTCOMES", help="Run stored trials of these again: crash,timeout.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
+#: Options that count only where jobs are sent to Slurm. `plan` reads its store for their hours alone.
+SLURM_ONLY = ("partition", "account", "gpus_per_node", "nodes", "time", "slurm")
+
+
 def run(
+    context: typer.Context,
     *,
     matrix: options.Matrix = options.MATRIX,
     store: options.Store = options.STORE,
@@ -54,6 +60,12 @@ def run(
     from harness.results.collect import Options
     from harness.trial.outcome import Outcome
 
+    if launcher != "slurm":
+        _refuse_given(context, SLURM_ONLY)
+        if gpus is None and not sharing_control:
+            raise InputError("--no-sharing-control is for rounds side by side: add --gpus, or leave it out")
+    # a mistake in the claims is said before hours of trials, not after them
+    known = harness.read_claims(claims) if report or claims is not None else None
     where = _launcher(
         launcher, device=device, isolation=isolation, gpus=gpus, partition=partition, account=account,
         gpus_per_node=gpus_per_node, nodes=nodes, time=time, slurm=slurm, sharing_control=sharing_control,
@@ -76,7 +88,7 @@ def run(
     if gpus or gpus_per_node > 1:
         _say_what_sharing_cost(store)
     if report:
-        typer.echo(f"report: {harness.render([store], claims=claims)}")
+        typer.echo(f"report: {harness.render([store], claims=known)}")
     if summary.interrupted:
         again = shlex.join(["claimbench", *sys.argv[1:]])
         typer.echo(f"stopped; what ran is kept in {store}. To go on: {again}", err=True)
@@ -84,6 +96,7 @@ def run(
 
 
 def plan(
+    context: typer.Context,
     *,
     matrix: options.Matrix = options.MATRIX,
     study: options.Study = None,
@@ -102,15 +115,36 @@ def plan(
     from harness.report.terminal import plan_lines, trial_lines, write_lines
 
     if launcher == "slurm":
+        if trials:
+            raise InputError("--trials lists the trials of one machine; leave it out, or --launcher slurm")
         where = _cluster(
             device=device, isolation="zygote", partition=partition, gpus_per_node=gpus_per_node, nodes=nodes, time=time
         )
         planned, here = _plan_for_cluster(where, matrix, store, study=study, rounds=rounds, scale=scale)
         write_lines(_paper_lines(where.on_paper(planned, here, store), where))
         return
+    _refuse_given(context, (*SLURM_ONLY, "store"))
     here = harness.machine(device)
     planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
     write_lines((trial_lines if trials else plan_lines)(planned))
+
+
+def _refuse_given(context: typer.Context, names: Iterable[str]) -> None:
+    """Options of Slurm that would be passed over are errors: `--partition gpu` alone would run on the login node.
+
+    Raises:
+        InputError: one of them stands on the command line.
+    """
+    flags = {each.name: each.opts[0] for each in context.command.params}
+    given = [flags[name] for name in names if _is_given(context, name)]
+    if given:
+        verb = "counts" if len(given) == 1 else "count"
+        raise InputError(f"{', '.join(given)} {verb} only with --launcher slurm; add that, or leave it out")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _launcher(

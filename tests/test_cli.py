@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +90,169 @@ def test_an_error_in_the_matrix_is_one_line_with_its_place_and_nothing_is_launch
     assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said_so"),
+    [
+        (
+            "m.yaml",
+            SMALL_MATRIX,
+            "it is no file of trials: a matrix goes to --matrix, claims go to --claims; give",
+        ),
+        ("out.csv", "schema,study\n1,precision\n", "it is no file of trials: what was exported so cannot be read back"),
+        ("b.json", '{\n  "benchmarks": 1\n}\n', "pytest-benchmark's JSON"),
+        ("notes.txt", "[1,\n2]\n", "it is no file of trials; give a store, JSON lines, or a folder of them"),
+        ("trials.jsonl", "garbage\n", "not JSON at column 1; remove the line or export again"),
+        ("none.jsonl", "", "it is empty: there is no trial in it"),
+        ("blank.jsonl", "\n\n", "it is empty: there is no trial in it"),
+        ("none.sqlite", "", "it is empty: there is no trial in it"),
+    ],
+)
+@pytest.mark.parametrize("command", ["report", "judge", "import", "compare"])
+def test_a_file_that_holds_no_trials(folder: Path, name: str, content: str, said_so: str, command: str) -> None:
+    """It was told to remove the first line of its matrix, or made an empty report."""
+    (folder / name).write_text(content, encoding="utf-8")
+    said = claimbench(command, name, *([name] if command == "compare" else []), cwd=folder)
+    assert said.code == 2
+    assert said.err.startswith(f"error: {name}:")
+    assert said_so in said.err
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["matrix.yaml", name])
+
+
+def test_judging_without_claims_is_an_error(stored: Path) -> None:
+    """It was an empty table."""
+    for more in ([], ["--json"]):
+        said = claimbench("judge", *more, cwd=stored)
+        assert (said.code, said.out) == (2, "")
+        assert said.err == "error: there is no claims.yaml here, so there is nothing to judge; give --claims FILE\n"
+
+
+@pytest.mark.parametrize(
+    ("store", "said_so"),
+    [
+        ("matrix.yaml", "matrix.yaml: it is not a claimbench store (no SQLite file at all)"),
+        ("other.sqlite", "other.sqlite: it is a database of another program"),
+        (".", "it is a folder; give the path of a file"),
+        ("typo/deep/x.sqlite", "typo/deep/x.sqlite: there is no folder typo; check the path, or make it"),
+    ],
+)
+def test_a_store_that_is_none_is_left_alone(stored: Path, store: str, said_so: str) -> None:
+    """`--store matrix.yaml` left a matrix.yaml.lock behind, and a misspelt path a tree of folders."""
+    with sqlite3.connect(stored / "other.sqlite") as database:
+        database.execute("CREATE TABLE things (x)")
+    database.close()
+    content = {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()}
+
+    said = claimbench("import", "results.sqlite", "--store", store, cwd=stored)
+
+    assert said.code == 2
+    assert said_so in said.err
+    assert {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()} == content
+    assert not (stored / "typo").exists()
+
+
+def test_a_new_folder_is_made_for_a_store_and_an_export_but_none_above_it(stored: Path) -> None:
+    assert claimbench("import", "results.sqlite", "--store", "new/x.sqlite", cwd=stored).code == 0
+    assert claimbench("export", "--to", "tables/x.csv", cwd=stored).code == 0
+    for to in ("nothing/here/x.csv", "nothing/here/x.jsonl"):
+        said = claimbench("export", "--to", to, cwd=stored)
+        assert said.code == 2
+        assert said.err == f"error: {to}: there is no folder nothing; check the path, or make it\n"
+    assert not (stored / "nothing").exists()
+
+
+def test_reports_on_stores_of_one_name_do_not_replace_each_other(stored: Path) -> None:
+    """The second took the folder of the first without a word."""
+    (stored / "elsewhere").mkdir()
+    shutil.copy(stored / "results.sqlite", stored / "elsewhere/results.sqlite")
+    (stored / "reports/taken").mkdir(parents=True)
+    shutil.copy(stored / "results.sqlite", stored / "taken.sqlite")
+
+    def written(*paths: str) -> str:
+        return claimbench("report", "--figures", "0", *paths, cwd=stored).out
+
+    assert written("results.sqlite") == "report: reports/results/report.html\n"
+    assert written("elsewhere/results.sqlite") == "report: reports/results-2/report.html\n"
+    assert written("results.sqlite", "elsewhere") == "report: reports/results-3/report.html\n"
+    assert written("taken.sqlite") == "report: reports/taken-2/report.html\n"
+    # the same again stays where it is
+    assert written() == "report: reports/results/report.html\n"
+    assert written("./elsewhere/results.sqlite") == "report: reports/results-2/report.html\n"
+
+
+MISSPELT = """\
+schema: 1
+documents: {N: {title: Notes}}
+claims:
+  slow-loop:
+    statement: Loops are slower.
+    sources: [{document: N, quote: slower}]
+    form: at-most
+    metric: spedup
+    bound: 1
+    study: optimizer
+    cell: {optimizer: for-loop}
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "said_so"),
+    [
+        (None, ["--claims", "nope.yaml"], "nope.yaml: there is no such file"),
+        (None, ["--claims", "nope.yaml", "--no-report"], "nope.yaml: there is no such file"),
+        (MISSPELT, [], "claims.yaml:8:13: unknown metric 'spedup'; did you mean 'speedup'?"),
+        ("schema: 1\nclaims: [", [], "claims.yaml:2:"),
+    ],
+)
+def test_an_error_in_the_claims_is_said_before_anything_is_launched(
+    folder: Path, content: str | None, arguments: list[str], said_so: str
+) -> None:
+    """It was said after the last trial: hours of a GPU, and no report."""
+    if content is not None:
+        (folder / "claims.yaml").write_text(content, encoding="utf-8")
+    before = sorted(folder.iterdir())
+
+    said = claimbench("run", "--study", "optimizer", "--device", "cpu", *arguments, cwd=folder)
+
+    assert said.code == 2
+    assert said.err.startswith(f"error: {said_so}")
+    assert said.out == ""
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *(("run", option) for option in ("--partition=gpu", "--account=lab", "--gpus-per-node=8", "--nodes=1",
+                                         "--time=1h", "--slurm=qos=high")),
+        *(("plan", option) for option in ("--partition=gpu", "--gpus-per-node=8", "--nodes=4", "--time=02:00:00",
+                                          "--store=x.sqlite")),
+    ],
+)  # fmt: skip
+def test_an_option_of_slurm_without_slurm_launches_nothing(folder: Path, command: str, option: str) -> None:
+    """`run --partition gpu --nodes 4` ran on the login node. The default given as such is no less of a mistake."""
+    said = claimbench(command, "--study", "optimizer", "--device", "cpu", option, cwd=folder)
+
+    name = option.partition("=")[0]
+    assert said.code == 2
+    assert said.err == f"error: {name} counts only with --launcher slurm; add that, or leave it out\n"
+    assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--partition=gpu", "--nodes=4"], "--partition, --nodes count only with --launcher slurm"),
+        (["run", "--no-sharing-control"], "--no-sharing-control is for rounds side by side: add --gpus"),
+        (["plan", "--launcher=slurm", "--trials"], "--trials lists the trials of one machine"),
+    ],
+)
+def test_other_options_that_would_be_passed_over(folder: Path, arguments: list[str], words: str) -> None:
+    said = claimbench(*arguments, cwd=folder)
+    assert said.code == 2
+    assert words in said.err
+    assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
+
+
 @pytest.mark.parametrize("command", [["status"], ["judge"], ["report"], ["export", "--to", "x.jsonl"]])
 def test_a_store_that_is_not_there_is_one_line(folder: Path, command: list[str]) -> None:
     said = claimbench(*command, cwd=folder)
@@ -109,12 +274,12 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_one_line(folder: Path) -> None
     assert said.err.startswith("error: no GPU was found")
 
 
-@pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("25m", 1500), ("2h", 7200), ("1.5h", 5400), ("40", 40)])
+@pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("25m", 1500), ("2h", 7200), ("1.5h", 5400)])
 def test_lengths_of_time(text: str, expected: float) -> None:
     assert options.seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "x", "m", "-5m", "0", "nan", "inf", "5d"])
+@pytest.mark.parametrize("text", ["", "x", "m", "-5m", "0", "0s", "nan", "inf", "infs", "nanm", "5d", "25", "0.5"])
 def test_what_is_no_length_of_time(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="25m"):
         options.seconds(text)

@@ -85,7 +85,8 @@ def test_names_never_become_paths_or_commands(hostile: list[Record], tmp_path: P
     work.mkdir(parents=True)
     write_lines(hostile, work / "hostile.jsonl")
     for command in (
-        ("import", "hostile.jsonl"), ("status",), ("report",), ("export", "--to", "again.jsonl"), ("judge",),
+        ("import", "hostile.jsonl"), ("status",), ("report",), ("export", "--to", "again.jsonl"),
+        ("judge", "--claims", ROOT / "claims.yaml"),
     ):  # fmt: skip
         said = claimbench(*command, cwd=work)
         assert said.code == 0, said.err

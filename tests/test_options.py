@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from harness.options import gpu_numbers, pairs, slurm_minutes
+from harness.options import gpu_numbers, pairs, share, slurm_minutes
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,20 @@ def test_a_time_as_slurm_writes_it_or_as_we_do(text: str, minutes: int) -> None:
 def test_other_times_are_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is no length of time; write 02:00:00, 2h, or minutes"):
         slurm_minutes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5%", 0.05), ("0.05", 0.05), ("0", 0), ("0%", 0), ("0.99", 0.99), ("150%", 1.5)]
+)
+def test_a_share(text: str, expected: float) -> None:
+    assert share(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["5", "1", "1.5", "-5%", "-0.1", "", "%", "nan", "inf%", "1000%", "five"])
+def test_what_is_no_share(text: str) -> None:
+    """`--threshold 5` was 500%: a gate that never closes."""
+    with pytest.raises(typer.BadParameter, match=r"is no share; write 5% or 0\.05"):
+        share(text)
 
 
 def test_gpus_by_number() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.environment import Environment
 from harness.errors import SentenceError, WorkloadError
-from harness.experiment.axes import AxisError, AxisTable, Setting
+from harness.experiment.axes import AxisError, AxisTable, Setting, show_setting
 from harness.experiment.cell import Cell, Workload
 from harness.experiment.matrix import Matrix
 from harness.experiment.plan import make_plan
+from harness.experiment.step_source import returns_a_tuple
 from harness.experiment.study import Plan, Study, SweepPoint
 from harness.experiment.workloads import BUILT_IN_DATA, BUILT_IN_MODELS, contents_of, is_step, model_problem
 from harness.judgement.claims import Claim, Claims, Document
@@ -20,6 +22,7 @@ from harness.judgement.sentence import OWN_DOCUMENT, OWN_TITLE, Sentence
 from harness.judgement.sentence_reader import read_sentence
 from harness.techniques.registry import axis_table
 from harness.trial.kinds import refusal
+from harness.trial.reach import OUT_OF_REACH, cannot_be_applied
 
 #: What a step of the user's own says where a built-in workload names its data.
 OWN_DATA = "own"
@@ -114,8 +117,24 @@ def ask(text: str, workload: str, sweep: str | None = None) -> Question:
         source = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise WorkloadError(f"--workload: {path} cannot be read ({error})") from None
+    if returns_a_tuple(source.encode(), function):
+        _refuse_out_of_reach(sentence, points, table, name)
     own = Workload(name=name, model=name, data=OWN_DATA, folder=str(file.parent))
     return Question(sentence=sentence, workload=own, points=points, source=source)
+
+
+def _refuse_out_of_reach(sentence: Sentence, points: Sequence[SweepPoint], axes: AxisTable, source: str) -> None:
+    """A step that is a bare tuple says of no setting that it honours it: what the harness cannot do, nobody does.
+
+    Raises:
+        WorkloadError: such a setting is named.
+    """
+    arms = (sentence.cell, sentence.baseline, sentence.at, *points)
+    for axis, setting in (pair for arm in arms for pair in arm.items()):
+        if axis in OUT_OF_REACH and setting != axes[axis].default:
+            raise WorkloadError(
+                f"--workload: {cannot_be_applied(axis, show_setting(setting), source, OUT_OF_REACH[axis])}"
+            )
 
 
 def sweep_points(text: str, sentence: Sentence, axes: AxisTable) -> tuple[SweepPoint, ...]:

@@ -50,8 +50,10 @@ class Schedule:
     size: Size
     points: int
     """Of the sweep, from its first on."""
-    round_seconds: float
-    """Expected, of one round at all points."""
+    round_seconds: float = 0.0
+    """Expected, of one round at all points; 0 where an earlier check fixed all of this."""
+    stored: int = 0
+    """Rounds, those of all points counted, that an earlier check left in the store."""
 
 
 @dataclass(frozen=True, kw_only=True)

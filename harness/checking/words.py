@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from harness.checking.answer import Answer
-from harness.judgement.judged import ArmResult, Interval, Parity
+from harness.checking.answer import Answer, Resolution
+from harness.checking.schedule import Schedule
+from harness.judgement.judged import ArmResult, Interval, Parity, Word
 from harness.judgement.metrics import metric_named
 from harness.judgement.rows import finite, verdict_objects
 from harness.judgement.why import TITLES, TOLERANCE, Why
@@ -49,23 +51,47 @@ def budget_lines(answer: Answer) -> Iterator[str]:
     """What ran, and what so much could and could not tell apart."""
     spent = f"{answer.seconds:.0f} s of {answer.budget_seconds:.0f} s"
     if answer.schedule is None:
-        yield f"budget: {spent}; one short round, the pilot, was enough to say so"
+        yield f"budget: {spent}; {_pilot_alone(answer)}"
         return
-    size = answer.schedule.size
-    left_out = len(answer.question.points) - answer.schedule.points
+    schedule = answer.schedule
+    left_out = len(answer.question.points) - schedule.points
     missed = f"; {formats.plural(left_out, 'sweep point')} did not fit" if left_out else ""
     missed += f"; {formats.plural(answer.postponed, 'round')} no longer fitted" if answer.postponed else ""
     missed += "; stopped before its end" if answer.interrupted else ""
-    when = "fixed after the pilot" if answer.schedule.round_seconds else "all in the store already"
-    yield f"budget: {spent}; {size.rounds} rounds of {size.steps} steps, {when}{missed}"
+    yield f"budget: {spent}; {schedule.size.rounds} rounds of {schedule.size.steps} steps, {_when(schedule)}{missed}"
     found = answer.resolution
     if found is None:
         yield "resolution: memory and counts are compared as the largest of all trials, without an interval"
         return
-    spread, smallest = formats.share(found.spread), formats.share(found.smallest_ratio - 1)
-    yield (
-        f"resolution: ratios differ by {spread} between rounds, so {found.rounds} of them find a true difference of "
-        f"{smallest} or more four times in five; a smaller one they cannot tell from none"
+    yield f"resolution: ratios differ by {formats.share(found.spread)} between rounds, {_resolved(found)}"
+
+
+def _pilot_alone(answer: Answer) -> str:
+    if answer.interrupted:
+        return "stopped in the pilot, one short round"
+    if answer.verdict.word is Word.NOT_RUN:
+        return "the pilot, one short round, left no time for three rounds"
+    return "one short round, the pilot, was enough to say so"
+
+
+def _when(schedule: Schedule) -> str:
+    """Who fixed the rounds, and what of them was there."""
+    planned = schedule.size.rounds * schedule.points
+    if not schedule.stored:
+        return "fixed after the pilot"
+    return (
+        "all in the store already"
+        if schedule.stored == planned
+        else (f"fixed by an earlier check, which left {schedule.stored} of {planned} in the store")
+    )
+
+
+def _resolved(found: Resolution) -> str:
+    if not math.isfinite(found.smallest_ratio):
+        return f"too much for {found.rounds} of them to find a true difference, however large, four times in five"
+    return (
+        f"so {found.rounds} of them find a true difference of {formats.share(found.smallest_ratio - 1)} or more four "
+        f"times in five; a smaller one they cannot tell from none"
     )
 
 
@@ -138,9 +164,10 @@ def as_json(answer: Answer, report: str) -> dict[str, Any]:
             "seconds": answer.budget_seconds, "used_seconds": answer.seconds, "postponed_rounds": answer.postponed,
             "steps": schedule.size.steps if schedule else None, "rounds": schedule.size.rounds if schedule else None,
             "points": schedule.points if schedule else None, "interrupted": answer.interrupted,
+            "stored_rounds": schedule.stored if schedule else None,
         },
         "resolution": None if found is None else {
-            "rounds": found.rounds, "spread": found.spread, "smallest_difference": found.smallest_ratio - 1,
+            "rounds": found.rounds, "spread": found.spread, "smallest_difference": finite(found.smallest_ratio - 1),
         },
         "parity": parity_object(answer.arms.get("cell")),
         "memory": {role: {view: peak[0] for view, peak in arm.memory.items()} for role, arm in answer.arms.items()},

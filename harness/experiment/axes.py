@@ -108,7 +108,7 @@ class AxisTable(Mapping[str, Axis]):
             AxisError: unknown axis, or not one of its settings; the message suggests the nearest word.
         """
         if name not in self._axes:
-            raise AxisError(f"unknown axis {name!r}{suggestion(name, self._axes)}")
+            raise AxisError(f"unknown axis {name!r}{suggestion(name, self._axes, '`claimbench doctor`')}")
         return self._axes[name].parse(value)
 
     def defaults(self) -> dict[str, Setting]:

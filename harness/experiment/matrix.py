@@ -41,7 +41,8 @@ class Matrix:
         known = [study.name for study in self.studies]
         for name in names:
             if name not in known:
-                raise MatrixError(f"unknown study {name!r}{suggestion(name, known)}", place=Place(file=self.file))
+                hint = suggestion(name, known, "`claimbench plan`")
+                raise MatrixError(f"unknown study {name!r}{hint}", place=Place(file=self.file))
         return replace(self, studies=tuple(study for study in self.studies if not names or study.name in names))
 
     def with_rounds(self, rounds: int) -> Matrix:

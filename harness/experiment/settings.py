@@ -68,6 +68,6 @@ class SettingsReader:
     def _knows(self, axis: str, path: Steps, besides: Iterable[str] = ()) -> bool:
         if axis in self._axes:
             return True
-        hint = suggestion(axis[:80], [*besides, *self._axes])
+        hint = suggestion(axis[:80], [*besides, *self._axes], "`claimbench doctor`")
         self._problems.add(f"unknown axis {axis!r}{hint}", [*path, axis], key=True)
         return False

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import suggestion
+from harness.experiment.step_source import function_problem
 
 #: Built-in shapes; `trial.shapes` holds what stands behind each.
 BUILT_IN_MODELS = ("tiny", "tiny-gpt2", "gpt2-124m", "gpt2-124m-padded", "gpt2-350m", "qwen2-0.5b", "llama-1b")
@@ -53,11 +54,18 @@ def _file_problem(model: str, path: str, folder: Path, *, is_step: bool) -> str 
     if not os.access(full, os.R_OK):
         return f"{name} cannot be read; check its permissions"
     if is_step:
-        return None
+        return _step_problem(full, model.rpartition(":")[2])
     if not name.endswith(".json"):
         return f"{name} is no config.json; give one, or a folder that has one, or file.py:build"
     _, problem = read_config(Path(full))
     return problem and f"{name}: {problem}"
+
+
+def _step_problem(file: Path, function: str) -> str | None:
+    try:
+        return function_problem(file.read_bytes(), function)
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], str | None]:

@@ -68,7 +68,7 @@ class _Check:
 
     def _study_exists(self, study: str, path: Path) -> bool:
         if study not in self.studies:
-            self.problems.add(f"unknown study {study!r}{suggestion(study, self.studies)}", path)
+            self.problems.add(f"unknown study {study!r}{suggestion(study, self.studies, '`claimbench plan`')}", path)
         return study in self.studies
 
     def _blocks(self, study: str, at: Settings, path: Path, *, single: bool) -> Sequence[Block]:
@@ -96,12 +96,15 @@ class _Check:
         axes = blocks[0].baseline.cell.settings
         for axis in cell:
             if axis not in axes:
-                self.problems.add(f"unknown axis {axis!r}{suggestion(axis, axes)}", [*path, axis], key=True)
+                self.problems.add(
+                    f"unknown axis {axis!r}{suggestion(axis, axes, '`claimbench doctor`')}", [*path, axis], key=True
+                )
                 return
         if not any(find_arm(_planned(block.arms), cell) for block in blocks):
             names = list(dict.fromkeys(arm.name for block in blocks for arm in block.arms if arm.name != "control"))
             wanted = show_settings(cell)
-            self.problems.add(f"study {blocks[0].study!r} has no cell {wanted!r}{suggestion(wanted, names)}", path)
+            hint = suggestion(wanted, names, "`claimbench plan`")
+            self.problems.add(f"study {blocks[0].study!r} has no cell {wanted!r}{hint}", path)
 
 
 def _planned(arms: Sequence[Arm]) -> list[_PlannedArm]:

@@ -87,5 +87,5 @@ def _check_names(claims: Claims, problems: Problems) -> None:
                 problems.add(str(problem), [*path, *at])
         for index, other in enumerate(claim.contradicts):
             if other not in claims.claims:
-                hint = suggestion(other, claims.claims)
+                hint = suggestion(other, claims.claims, "`claimbench claims`")
                 problems.add(f"unknown claim {other!r}{hint}", [*path, "contradicts", index])

@@ -173,7 +173,7 @@ def metric_named(name: str) -> Metric:
     if colon and figure and f"{prefix}:" in FIGURE_PREFIXES:
         return _figure_metric(prefix, figure)
     known = [*METRICS, *(f"{each}<name>" for each in FIGURE_PREFIXES)]
-    raise UnknownMetric(f"unknown metric {name!r}{suggestion(name, known)}")
+    raise UnknownMetric(f"unknown metric {name!r}{suggestion(name, known, 'docs/claims.md')}")
 
 
 def _figure_metric(prefix: str, figure: str) -> Metric:

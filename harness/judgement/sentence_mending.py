@@ -6,15 +6,30 @@ import difflib
 from collections.abc import Iterable, Iterator
 
 from harness.experiment.axes import AxisError, AxisTable, show_setting
+from harness.judgement.sentence_names import with_setting
 from harness.judgement.sentence_words import AT, RANGE_WORDS, VERSUS, WORDS, figure_of, tokens, typed
 
 
 def candidates(text: str, axes: AxisTable) -> Iterator[str]:
-    """Sentences made of the words of `text`: each the nearest one known, a figure added, some left out."""
+    """Sentences made of the words of `text`: with everyday names put right where it has no setting, else each word the
+    nearest one known, a figure added, some left out."""
     words = tokens(text)
+    named = with_setting(text, axes)
+    if named is not None and not any(_is_setting(word) for word in words):
+        yield named
+        yield from _repaired(tokens(named), axes)
+    yield from _repaired(words, axes)
+    yield " ".join(_by_setting(words, axes))
+
+
+def _repaired(words: list[str], axes: AxisTable) -> Iterator[str]:
     mended = _mended(words, axes)
-    for attempt in (mended, [*mended, ">=", "1.1x"], _settings_only(words, axes), _by_setting(words, axes)):
+    for attempt in (mended, [*mended, ">=", "1.1x"], _settings_only(words, axes)):
         yield " ".join(attempt)
+
+
+def _is_setting(word: str) -> bool:
+    return "=" in word.strip("<>=")
 
 
 def _mended(words: list[str], axes: AxisTable) -> list[str]:
@@ -27,7 +42,7 @@ def _mended(words: list[str], axes: AxisTable) -> list[str]:
             axis = _near(name, axes) or ""
             mended += [f"{axis}={_nearest_setting(axis, value, axes)}"] if axis else []
         elif mended and mended[-1] in VERSUS and axis:
-            mended.append(word if figure_of(word) else str(_nearest_setting(axis, word, axes)))
+            mended.append(word if figure_of(word) else str(_nearest_setting(axis, word.lower(), axes)))
         elif figure_of(word) or word in {">=", "<="}:
             mended.append(word)
         else:
@@ -43,7 +58,7 @@ def _mended(words: list[str], axes: AxisTable) -> list[str]:
 
 def _settings_only(words: list[str], axes: AxisTable) -> list[str]:
     """The first setting that can be made out, with a figure of its own."""
-    settings = [word for word in _mended(words, axes) if "=" in word.strip("<>=")]
+    settings = [word for word in _mended(words, axes) if _is_setting(word)]
     figures = [word for word in words if figure_of(word)]
     return [*settings[:1], ">=", figures[0] if figures else "1.1x"]
 
@@ -54,9 +69,11 @@ def _by_setting(words: list[str], axes: AxisTable) -> list[str]:
         show_setting(setting): name
         for name, axis in axes.items()
         for setting in axis.settings
-        if setting != axis.default
+        if setting != axis.default and len(show_setting(setting)) > 3  # `off` and `2` are settings of many axes
     }
     for word in words:
+        if figure_of(word) or word.lower() in {*VERSUS, *AT, *RANGE_WORDS, *WORDS}:
+            continue
         alike = [each for each in settings if len(word) > 3 and each.startswith(word.lower())]
         near = alike[0] if alike else _near(word.lower(), settings)
         if near:

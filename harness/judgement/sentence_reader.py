@@ -36,17 +36,18 @@ def read_sentence(text: str, axes: AxisTable) -> Sentence:
         return _Reader(text, axes).read()
     except SentenceError as error:
         near = nearest(text, axes)
-        raise SentenceError(f"{error.message}; the nearest sentence that can be checked: '{near}'") from None
+        offer = "the nearest sentence" if near else "an example of a sentence"
+        raise SentenceError(f"{error.message}; {offer} that can be checked: '{near or EXAMPLE}'") from None
 
 
-def nearest(text: str, axes: AxisTable) -> str:
-    """A sentence that parses, as much like `text` as repairing it word by word makes it."""
+def nearest(text: str, axes: AxisTable) -> str | None:
+    """A sentence that parses, as much like `text` as repairing it word by word makes it; None: nothing is like it."""
     for attempt in candidates(text, axes):
         try:
             return _short(_Reader(attempt, axes).read())
         except SentenceError:
             continue
-    return EXAMPLE
+    return None
 
 
 def _short(sentence: Sentence) -> str:

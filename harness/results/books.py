@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from harness.experiment.study import PlannedTrial
@@ -46,8 +46,10 @@ class Books:
     running: PlannedTrial | None = None
     _pending: dict[int, PlannedTrial] = field(default_factory=dict)
     """Trials still to do, by identity."""
+    _begun: set[int] = field(default_factory=set)
+    """Trials of rounds that have begun, by identity."""
     _left: tuple[float, float] = (0.0, float("-inf"))
-    """Seconds of these, and when they were summed."""
+    """Seconds of the pending ones, and when they were summed."""
 
     def open(self) -> None:
         """Say what there is to do."""
@@ -72,6 +74,7 @@ class Books:
         if self.interrupts.soft or not self._fits(each):
             return None
         each.supersede(self.store)
+        self._begun |= {id(trial) for trial in each.trials}
         where = (each.number, each.circumstances.fingerprint)
         return {trial.arm.name: self.store.next_attempt(each.key, trial.arm.name, *where) for trial in each.trials}
 
@@ -129,10 +132,17 @@ class Books:
         return self.summary.planned - self.summary.left
 
     def _seconds_left(self) -> float:
+        """Of what is going to run: no round begins that the budget does not hold, but those that have begun end."""
         now = time.monotonic()
         if len(self._pending) <= _MANY or now - self._left[1] > 1.0:
-            self._left = (sum(map(self.estimates.seconds, self._pending.values())) / self.width, now)
-        return self._left[0]
+            self._left = (self._seconds_of(self._pending.values()), now)
+        if self.time_budget_seconds is None:
+            return self._left[0]
+        begun = self._seconds_of(trial for key, trial in self._pending.items() if key in self._begun)
+        return max(begun, min(self._left[0], self.time_budget_seconds - (now - self.began)))
+
+    def _seconds_of(self, trials: Iterable[PlannedTrial]) -> float:
+        return sum(map(self.estimates.seconds, trials)) / self.width
 
     def _tell(self, event: Event) -> None:
         self.on_event(event)

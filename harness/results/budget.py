@@ -36,9 +36,13 @@ def wall_limit_seconds(trial: PlannedTrial, override: float | None = None) -> fl
 
 
 class Estimates:
-    """Expected wall time of trials. Learns from every record it is shown."""
+    """Expected wall time of trials. Learns from every record it is shown.
 
-    def __init__(self, *, gpu: bool, seen: Iterable[Record] = ()) -> None:
+    `first_guess_seconds`: of a trial whose cell was never timed, from who knows better than the means above.
+    """
+
+    def __init__(self, *, gpu: bool, seen: Iterable[Record] = (), first_guess_seconds: float | None = None) -> None:
+        self._first_guess_seconds = first_guess_seconds
         self._base_seconds = _GPU_SECONDS if gpu else _CPU_SECONDS
         self._latest: dict[tuple[str, str, int], float] = {}
         """(study, cell, steps) → seconds."""
@@ -79,6 +83,8 @@ class Estimates:
             self._latest[record.study, record.cell_key, record.steps] = min(record.wall_seconds, seconds + warm)
 
     def _guess(self, cell: Cell, *, cold: bool) -> float:
+        if self._first_guess_seconds is not None:
+            return self._first_guess_seconds
         mode = str(cell.settings.get("compile", "off"))
         if mode == "off":
             return self._base_seconds

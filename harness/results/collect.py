@@ -40,6 +40,8 @@ class Options:
     """Only rounds that are expected to end within it are begun."""
     wall_limit_seconds: float | None = None
     """For every trial; None: see `results.budget`."""
+    first_guess_seconds: float | None = None
+    """How long a trial takes of a cell that the store has none of; None: see `results.budget`."""
     retry: frozenset[Outcome] = frozenset()
     """Stored outcomes (crash, timeout) that do not count as results."""
     retries: int = 0
@@ -90,7 +92,9 @@ def fill_by(
         books = Books(
             store=store, todo=todo, interrupts=interrupts, on_event=on_event,
             time_budget_seconds=options.time_budget_seconds, width=carrier.width,
-            estimates=Estimates(gpu=environment.has_gpu, seen=store.records()),
+            estimates=Estimates(
+                gpu=environment.has_gpu, seen=store.records(), first_guess_seconds=options.first_guess_seconds
+            ),
             summary=Summary(planned=len(plan.trials), stored_before=len(plan.trials) - _count(todo)),
         )  # fmt: skip
         interrupts.on_soft = books.announce_stop

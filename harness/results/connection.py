@@ -7,11 +7,28 @@ from pathlib import Path
 from urllib.parse import quote
 
 from harness.errors import StoreError, StoreSchemaError
-from harness.results.faults import explained, readable
+from harness.results.faults import SENTENCES, explained, readable
 from harness.results.schema import APPLICATION_ID, STORE_SCHEMA, migrate, version_of
 
+SQLITE_MAGIC = b"SQLite format 3\x00"
 #: Seconds to wait for a reader or for a writer's commit, both of which take milliseconds.
 BUSY_SECONDS = 60.0
+
+
+def refuse_other_files(path: Path) -> None:
+    """Before anything is written, the lock beside it included. An empty file is a store to be.
+
+    Raises:
+        StoreError: it is a folder, no SQLite file, or a database of another program.
+    """
+    if path.is_dir():
+        raise StoreError(f"{path}: it is a folder; give the path of a file")
+    with explained(path):
+        start = path.open("rb").read(len(SQLITE_MAGIC)) if path.exists() else b""
+    if start and start != SQLITE_MAGIC:
+        raise StoreError(f"{path}: {SENTENCES[sqlite3.SQLITE_NOTADB]}")
+    if start:
+        open_for_reading(path).close()
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import Place, RecordsError, printable
 from harness.results.first_step import without_first_step
+from harness.results.paths import folder_problem
 from harness.results.record import RECORD_SCHEMA, TEXTS, Record
 from harness.results.sense import fault_in
 from harness.trial.numbers import decode
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 GZIP_MAGIC = b"\x1f\x8b"
+_YAML = ": a matrix goes to --matrix, claims go to --claims"
+_EXPORT = ": what was exported so cannot be read back, what was exported as .jsonl can"
+#: Ending of a file that holds no trials → what it is for.
+_OTHER_KINDS = {
+    ".yaml": _YAML, ".yml": _YAML, ".csv": _EXPORT, ".parquet": _EXPORT,
+    ".json": ": pytest-benchmark's JSON goes to `claimbench compare`",
+}  # fmt: skip
 
 
 def ordered(records: Iterable[Record]) -> list[Record]:
@@ -51,14 +59,15 @@ def write_lines(records: Iterable[Record], path: Path) -> int:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all.
+    """Write a file whole or not at all; its folder is made, but none above that.
 
     Raises:
         RecordsError: it cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if problem := folder_problem(path):
+            raise RecordsError(problem, place=Place(file=str(path)))
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
@@ -102,12 +111,25 @@ def _checked(path: Path, number: int, line: str) -> Record:
     try:
         record = _reader().validate_json(_with_numbers(line), strict=True)
     except (ValidationError, RecursionError) as error:
+        if number == 1 and ".jsonl" not in path.suffixes and _begins_no_record(line):
+            raise RecordsError(_no_trials(path), place=Place(file=str(path))) from error
         raise _wrong(path, number, _why(line, error)) from error
     if record.schema > RECORD_SCHEMA:
         raise _wrong(path, number, _newer(record.schema))
     if fault := fault_in(record):
         raise _wrong(path, number, _no_record(fault))
     return without_first_step(record)
+
+
+def _begins_no_record(line: str) -> bool:
+    """Whether a first line is that of a file of another kind: no JSON at all, or JSON over several lines."""
+    return not line.lstrip().startswith("{") or line.strip() == "{"
+
+
+def _no_trials(path: Path) -> str:
+    """What to do with a file of another kind, told by its name."""
+    remedy = _OTHER_KINDS.get(path.suffix, "")
+    return f"it is no file of trials{remedy}; give a store, JSON lines, or a folder of them"
 
 
 @cache

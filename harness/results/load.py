@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import Place, RecordsError
 from harness.results import collector
+from harness.results.connection import SQLITE_MAGIC
 from harness.results.lines import read_lines
 from harness.results.record import NAMES, Record
 from harness.results.store import Store
@@ -20,7 +21,6 @@ from harness.results.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-SQLITE_MAGIC = b"SQLite format 3\x00"
 #: What counts as a file of records in a folder. A file named itself is told by its content.
 PATTERNS = ("*.jsonl", "*.jsonl.gz", "*.sqlite")
 #: Fields that become a column per name, `phases` → `phases.forward`.
@@ -127,10 +127,16 @@ def _read_file(path: Path) -> Iterable[Record]:
             start = file.read(len(SQLITE_MAGIC))
     except OSError as error:
         raise RecordsError(f"cannot be read ({error.strerror})", place=Place(file=str(path))) from error
-    if start == SQLITE_MAGIC or path.suffix == ".sqlite":
+    if start and (start == SQLITE_MAGIC or path.suffix == ".sqlite"):
         with Store.open(path) as store:
             return list(store.records())
-    return read_lines(path)
+    records = read_lines(path)
+    if not records:
+        raise RecordsError(
+            "it is empty: there is no trial in it; give another, or make some with `claimbench run`",
+            place=Place(file=str(path)),
+        )
+    return records
 
 
 def _once(records: Iterable[Record]) -> list[Record]:

@@ -22,10 +22,11 @@ from types import TracebackType
 from typing import Self
 
 from harness.errors import StoreError
-from harness.results.connection import open_for_reading, open_for_writing
+from harness.results.connection import open_for_reading, open_for_writing, refuse_other_files
 from harness.results.faults import explained, readable
 from harness.results.first_step import without_first_step
 from harness.results.lock import WriterLock
+from harness.results.paths import folder_problem
 from harness.results.record import Record
 from harness.results.schema import keep_environment
 from harness.trial.outcome import SETTLED, TRANSIENT, Outcome
@@ -59,7 +60,7 @@ class Store:
 
     @classmethod
     def open(cls, path: Path | str, *, writable: bool = False) -> Self:
-        """Open for reading, or as the one writer (which creates the file and migrates an older one).
+        """Open for reading, or as the one writer (which creates the file, and its folder, and migrates an older one).
 
         An older store opened for reading is migrated in memory; the file stays as it is.
 
@@ -72,7 +73,10 @@ class Store:
         if not writable:
             return cls(path, open_for_reading(path), None)
         with explained(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            problem = folder_problem(path)
+        if problem:
+            raise StoreError(f"{path}: {problem}")
+        refuse_other_files(path)
         lock = WriterLock(path)
         try:
             return cls(path, open_for_writing(path), lock)

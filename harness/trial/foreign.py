@@ -7,7 +7,7 @@ or declared in `honours`; everything else is refused in words, never passed over
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,24 +16,13 @@ from torch import nn
 from harness.techniques.base import Evidence, Inert, Technique
 from harness.techniques.registry import axis_table
 from harness.trial.model import blocks_of
+from harness.trial.reach import DATA_AXES, OUT_OF_REACH, cannot_be_applied
 
 if TYPE_CHECKING:
     from harness.trial.own_step import OwnStep
     from harness.trial.spec import TrialSpec
     from harness.trial.training import TrainingRun
 
-_DATA_AXES = frozenset({
-    "stream", "workers", "prefetch", "pin_memory", "persistent", "start", "cost_per_sample_ms", "batching", "copy",
-})  # fmt: skip
-_DATA = "the batches are the step's own"
-_RANKS = "only build can share its data out between devices"
-#: Axes that are never put into effect from outside, and why.
-_OUT_OF_REACH: Mapping[str, str] = {
-    **dict.fromkeys(_DATA_AXES, _DATA),
-    **dict.fromkeys(("parallel", "devices", "micro_batches", "zero", "overlap_comm", "deepspeed_config"), _RANKS),
-    "autocast_outside": "it belongs to DeepSpeed's engine",
-    "distillation": "a teacher must be built beside the model",
-}
 #: Axes whose effect shows from outside, whoever put them into effect.
 SHOWS_ITSELF = frozenset({
     "attention", "precision", "compile", "optimizer", "checkpointing", "sequence_length", "batch_size", "accumulation",
@@ -52,7 +41,7 @@ def named_axes(spec: TrialSpec) -> frozenset[str]:
         axis
         for axis, default in defaults.items()
         if (spec.settings.get(axis, default), spec.baseline_settings.get(axis, default)) != (default, default)
-        and not (axis in _DATA_AXES and spec.settings.get(axis) == spec.baseline_settings.get(axis))
+        and not (axis in DATA_AXES and spec.settings.get(axis) == spec.baseline_settings.get(axis))
     }
     return frozenset({*spec.options.get("named", ()), *moved})
 
@@ -69,11 +58,8 @@ def left_to_apply(run: TrainingRun, own: OwnStep, techniques: Iterable[Technique
         for axis in axes:
             reason = why_not(axis, run, own)
             if reason is not None:
-                raise Inert(
-                    f"{axis}={run.cell[axis]} cannot be applied to {own.source} from outside: {reason}; read "
-                    f"settings[{axis!r}] in build, add {axis!r} to honours, and prove it in evidence()"
-                )
-        if not _OUT_OF_REACH.keys() >= set(axes):
+                raise Inert(cannot_be_applied(axis, run.cell[axis], own.source, reason))
+        if not OUT_OF_REACH.keys() >= set(axes):
             kept.append(technique)
     return kept
 
@@ -81,8 +67,8 @@ def left_to_apply(run: TrainingRun, own: OwnStep, techniques: Iterable[Technique
 def why_not(axis: str, run: TrainingRun, own: OwnStep) -> str | None:
     """Why the setting of an axis cannot be put into effect on this model, or None."""
     setting = run.cell[axis]
-    if axis in _OUT_OF_REACH:
-        return None if setting == axis_table()[axis].default else _OUT_OF_REACH[axis]
+    if axis in OUT_OF_REACH:
+        return None if setting == axis_table()[axis].default else OUT_OF_REACH[axis]
     if axis == "attention" and own.transformers is None and setting in ("eager", "flash2"):
         return "it is no transformers model, whose attention can be exchanged"
     if axis == "precision" and setting == "ds-bf16":

@@ -6,6 +6,8 @@ Claims that a loaded CPU settles in three rounds: bytes and counts are exact, an
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ import pytest
 
 import harness
 from harness.checking import schedule
-from harness.checking.words import as_json
+from harness.checking.answer import Resolution
+from harness.checking.words import as_json, budget_lines, lines
+from harness.judgement.judged import Word
+from harness.results.store import Store
 from tests.commands import ROOT, claimbench
 
 EXAMPLES = ROOT / "examples"
@@ -122,10 +127,110 @@ def test_a_fault_is_answered_in_words(tmp_path: Path, build: str, sentence: str,
 
 def test_a_budget_that_is_too_short_says_what_it_would_take(tmp_path: Path) -> None:
     said = claimbench("check", "optimizer=for-loop >= 2x", "--workload", f"{STEPS}:good", "--budget", "1s", "--device",
-                      "cpu", "--json", cwd=tmp_path)  # fmt: skip
-    found = json.loads(said.out)
-    assert found["verdict"] == "not run"
-    assert "three rounds need about" in found["reason"]
+                      "cpu", cwd=tmp_path)  # fmt: skip
+    assert "\nnot run: " in said.out
+    assert "hree rounds need about" in said.out
+    assert "of 1 s; the pilot, one short round, left no time for three rounds\n" in said.out
+
+
+def test_no_more_time_is_foretold_than_the_budget_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pilot whose guesses were off by far said `about 69 min left` of a budget of 10.
+
+    The rounds are foretold from the pilot, and none is left out for a guess.
+    """
+    monkeypatch.setattr("harness.results.budget._CPU_SECONDS", 1000.0)
+    foretold: list[float] = []
+    answer = harness.check(
+        "optimizer=for-loop >= 2x",
+        f"{STEPS}:good",
+        budget_seconds=100,
+        store=tmp_path / "check.sqlite",
+        device="cpu",
+        on_event=lambda event: foretold.append(getattr(event, "seconds_left", 0.0)),
+    )
+    assert 90 < foretold[0] <= 100
+    assert max(foretold) <= 100
+    assert (answer.postponed, answer.verdict.word) == (0, Word.REFUTED_BELOW)
+
+
+# -- a check that was cut short ----------------------------------------------------------------------------------------
+
+
+AT_TWO_SIZES: dict[str, Any] = {
+    "sentence": "optimizer=for-loop >= 2x at sequence_length=16", "workload": "tiny", "sweep": "batch_size=4,2",
+    "device": "cpu",
+}  # fmt: skip
+
+
+def cut_short(folder: Path, name: str, kept: int, *, noted: bool) -> Path:
+    """A store with the first rounds alone of a check of four rounds at each of two points.
+
+    `noted`: with the run that says how many were fixed; a store that was imported has none.
+    """
+    whole = folder / "whole.sqlite"
+    if not whole.exists():
+        harness.check(**AT_TWO_SIZES, rounds=4, store=whole)
+    with Store.open(whole) as source, Store.open(folder / name, writable=True) as store:
+        (run,) = source.runs()
+        if noted:
+            store.begin_run(arguments=(), matrix_hash=run.matrix_hash, matrix_text=run.matrix_text, version="0")
+        records = list(source.records())
+        assert len(records) == 4 * 2 * 3
+        store.add_all(records[: kept * 3])
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("kept", "noted", "rounds"),
+    [(6, True, 4), (6, False, 4), (2, True, 4), (2, False, 3)],
+    ids=["second point", "second point, imported", "first point", "first point, imported"],
+)
+def test_a_check_that_was_cut_short_goes_on(folder: Path, kept: int, noted: bool, rounds: int) -> None:
+    """Without a pilot, with trials of the same length, to the number of rounds that was fixed."""
+    store = cut_short(folder, f"short-{kept}-{noted}.sqlite", kept, noted=noted)
+    before = harness.read([store])
+    started: list[Any] = []
+
+    answer = harness.check(
+        **AT_TWO_SIZES, store=store, budget_seconds=600, on_event=lambda event: started.append(type(event).__name__)
+    )
+
+    assert answer.schedule is not None
+    assert (answer.schedule.size.rounds, answer.schedule.points, answer.schedule.stored) == (rounds, 2, kept)
+    assert started.count("TrialStarted") == 3 * (2 * rounds - kept)
+    after = harness.read([store])
+    assert after[: len(before)] == before
+    assert not any(record.superseded for record in after)
+    assert (answer.verdict.rounds, answer.postponed) == (rounds, 0)
+    assert f"fixed by an earlier check, which left {kept} of {2 * rounds} in the store\n" in "\n".join(lines(answer))
+
+
+def test_without_time_to_go_on_the_stored_rounds_are_judged(folder: Path) -> None:
+    """They were dropped: the pilot ran anew, left no time, and the verdict was `not run`."""
+    store = cut_short(folder, "no-time.sqlite", 6, noted=True)
+    answer = harness.check(**AT_TWO_SIZES, store=store, budget_seconds=0.01)
+    assert answer.verdict.word is Word.REFUTED_BELOW
+    assert (answer.verdict.rounds, answer.postponed, len(answer.records)) == (4, 2, 18)
+
+
+def test_more_rounds_that_are_asked_for_are_added_to_those_that_are_stored(folder: Path) -> None:
+    store = cut_short(folder, "more.sqlite", 4, noted=True)
+    arguments = {**AT_TWO_SIZES, "sweep": "batch_size=4", "store": store}
+    answer = harness.check(**arguments, rounds=5, budget_seconds=0.01)
+    assert (answer.verdict.rounds, len(answer.records)) == (5, 15)
+
+
+def test_a_difference_that_no_round_can_tell_is_said_without_a_number(folder: Path) -> None:
+    """It was `a true difference of – or more`, and with --json an error of the JSON writer."""
+    store = cut_short(folder, "unknown.sqlite", 8, noted=True)
+    answer = harness.check(**AT_TWO_SIZES, store=store)
+    answer = replace(answer, resolution=Resolution(rounds=4, spread=1.2, smallest_ratio=math.inf))
+    assert list(budget_lines(answer))[1] == (
+        "resolution: ratios differ by 120.0% between rounds, too much for 4 of them to find a true difference, however "
+        "large, four times in five"
+    )
+    found = json.loads(json.dumps(as_json(answer, report=""), allow_nan=False))
+    assert found["resolution"]["smallest_difference"] is None
 
 
 def test_what_cannot_be_asked_launches_nothing(tmp_path: Path) -> None:

@@ -90,15 +90,43 @@ def test_a_sweep_that_is_none(step: str, sweep: str, message: str) -> None:
     [
         ("absent.py:build", "there is no file absent.py"),
         ("my.py", "name the function too, as in my.py:build"),
+        ("my.py:bild", "--workload: model 'my.py:bild': it has no function 'bild'; did you mean 'build'?"),
+        ("broken.py:build", "model 'broken.py:build': cannot be read as Python (line 1: "),
         ("gpt2-123m", "did you mean 'gpt2-124m'"),
     ],
 )
 def test_a_workload_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.py").write_text(STEP, encoding="utf-8")
+    (tmp_path / "broken.py").write_text("def build(:\n", encoding="utf-8")
     with pytest.raises(WorkloadError) as error:
         ask(SENTENCE, workload)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "sweep", "words"),
+    [
+        ("workers=2 vs 0 >= 1.1x", None, "workers=2 cannot be applied to my.py:build from outside: the batches are"),
+        ("lora=8 2x at parallel=ddp devices=2", None, "parallel=ddp cannot be applied to my.py:build from outside"),
+        ("pin_memory=false vs true 1.1x", None, "pin_memory=true cannot be applied"),
+        ("lora=8 2x", "workers=0,2", "workers=2 cannot be applied"),
+    ],
+)
+def test_what_a_bare_tuple_cannot_honour_is_said_at_once(
+    tmp_path: Path, sentence: str, sweep: str | None, words: str
+) -> None:
+    """It was said by the pilot, a minute later. A step that may honour the setting is left to it."""
+    file = tmp_path / "my.py"
+    file.write_text("def build(device, settings):\n    return 1, 2, 3\n", encoding="utf-8")
+    with pytest.raises(WorkloadError) as error:
+        ask(sentence, f"{file}:build", sweep)
+    assert words in str(error.value)
+    assert "to honours of the TrainingStep that it returns" in str(error.value)
+
+    file.write_text("def build(device, settings):\n    return TrainingStep(model=1)\n", encoding="utf-8")
+    ask(sentence, f"{file}:build", sweep)
+    ask(sentence, "tiny", sweep)
 
 
 # -- how much fits -----------------------------------------------------------------------------------------------------

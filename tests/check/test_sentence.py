@@ -11,7 +11,8 @@ import pytest
 from harness.errors import ClaimsError, SentenceError
 from harness.judgement.claims import Claim
 from harness.judgement.claims_file import read_claims
-from harness.judgement.sentence_reader import read_sentence
+from harness.judgement.sentence_names import EVERYDAY
+from harness.judgement.sentence_reader import nearest, read_sentence
 from harness.techniques.registry import axis_table
 
 INFINITE = None
@@ -112,7 +113,32 @@ def test_the_sentence_in_full_reads_back_as_the_same(text: str) -> None:
         ("attention=flash2 vs eager 3x to 2x", "put the smaller figure first", "attention=flash2 vs eager 2x to 3x"),
         ("attention=sdpa vs sdpa 2x", "both arms are attention=sdpa", "attention=sdpa-flash vs sdpa >= 2x"),
         ("precision=bf16 2x less device time", "write 'peak device memory'", "precision=bf16 vs fp32 >= 2x faster"),
-        ("", "does not begin with a setting", "attention=sdpa vs eager >= 1.5x"),
+        ("", "does not begin with a setting", "an example of a sentence that can be checked: 'attention=sdpa vs eager"),
+        # a figure is no setting of some axis, nor is the `off` of one that of another
+        (
+            "FlashAttention is 2-4x faster",
+            "does not begin",
+            "nearest sentence that can be checked: 'attention=flash2 vs sdpa 2x to 4x faster'",
+        ),
+        ("FlashAttention 2-4x faster", "does not begin", "attention=flash2 vs sdpa 2x to 4x faster"),
+        ("flash attention 2 is 2x faster", "does not begin", "attention=flash2 vs sdpa >= 2x faster"),
+        ("compile vs off >= 1.3x", "does not begin", "compile=default vs off >= 1.3x faster"),
+        ("torch.compile 30% faster", "does not begin", "compile=default vs off >= 30% faster"),
+        ("AMP gives up to 2x", "does not begin", "precision=amp-bf16 vs fp32 up to 2x faster"),
+        ("mixed precision is 2x faster", "does not begin", "precision=amp-bf16 vs fp32 >= 2x faster"),
+        ("gradient checkpointing saves 50% memory", "does not begin", "checkpointing=full vs off >= 50% less peak mem"),
+        ("DDP 1.9x faster", "does not begin", "parallel=ddp vs none >= 1.9x faster"),
+        ("FSDP vs DDP 1.1x", "does not begin", "parallel=fsdp vs ddp >= 1.1x faster"),
+        ("ZeRO-3 saves 60% peak memory", "does not begin", "zero=3 vs off >= 60% less peak memory"),
+        ("ZeRO 2 to 4x less memory", "does not begin", "zero=2 vs off 2x to 4x less peak memory"),
+        ("LoRA halves the memory", "does not begin", "lora=8 vs off >= 50% less peak memory"),
+        ("QLoRA saves 75% memory", "does not begin", "quantization=nf4 lora=8 vs "),
+        ("fused Adam 10% faster", "does not begin", "optimizer=fused vs foreach >= 10% faster"),
+        ("dataloader workers 2x faster", "does not begin", "workers=4 vs 0 >= 2x faster"),
+        ("pinned memory is 10% faster", "does not begin", "pin_memory=true vs false >= 10% faster"),
+        ("the moon is made of cheese", "does not begin", "; an example of a sentence that can be checked: "),
+        ("GaLore saves 60% memory", "does not begin", "; an example of a sentence that can be checked: "),
+        ("2x faster", "does not begin", "; an example of a sentence that can be checked: "),
     ],
 )
 def test_what_does_not_parse_gets_the_nearest_sentence_that_does(text: str, why: str, nearest: str) -> None:
@@ -121,6 +147,15 @@ def test_what_does_not_parse_gets_the_nearest_sentence_that_does(text: str, why:
     assert nearest in message
     offered = re.findall(r"can be checked: '(.*)'", message)[0]
     read_sentence(offered, axis_table())
+
+
+@pytest.mark.parametrize(("name", "settings"), EVERYDAY.items())
+def test_an_everyday_name_stands_for_a_setting_that_there_is(name: str, settings: str) -> None:
+    offered = nearest(f"{name} is 1.5x faster", axis_table())
+    assert offered is not None
+    found = read_sentence(offered, axis_table())
+    assert dict(found.cell) == dict(read_sentence(f"{settings} 1.5x", axis_table()).cell)
+    assert found.low.value == 1.5
 
 
 def test_less_and_more_contradict_each_other() -> None:

@@ -134,3 +134,10 @@ def test_a_large_file_counts_by_its_size_and_its_ends(tmp_path: Path, monkeypatc
         found.append(contents_of("tiny", "texts.txt", tmp_path))
     assert len(set(found)) == 4
     assert found[0] == found[4], "the middle of a file beyond 256 MiB is not read"
+
+
+def test_a_step_whose_file_has_no_such_function(problems: Callable[[str], list[str]], tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text("def build(device, settings): ...\n", encoding="utf-8")
+    assert problems(MATRIX.replace("shape/config.json", "my.py:bild")) == [
+        "matrix.yaml:4:18: model 'my.py:bild': it has no function 'bild'; did you mean 'build'?"
+    ]

@@ -23,7 +23,7 @@ LINES = [record.as_text() for record in RECORDS[:5]]
 
 @pytest.mark.parametrize("name", ["evidence.jsonl", "evidence.jsonl.gz"])
 def test_what_is_written_is_read_back_in_the_order_of_the_run(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "new" / "folder" / name
+    path = tmp_path / "new" / name
     assert write_lines(reversed(RECORDS), path) == len(RECORDS)
     assert read_lines(path) == ordered(RECORDS)
     in_a_round = [each.position for each in read_lines(path) if each.study == "precision" and each.round == 2]
