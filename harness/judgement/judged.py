@@ -132,7 +132,9 @@ class Verdict:
     reason: str
     """One sentence that explains the word."""
     helped: str
-    """`yes`, `no`, `not shown`, or empty when nothing was measured: whether the technique helped at all."""
+    """Whether the technique improved the metric at all: `yes`, `no` or `not shown`; where figures of several metrics
+    or cells stand beside each other and differ, each by name (`model state: yes; speed: no`). Empty where nothing was
+    measured, and where the metric has no "no difference": levels and facts."""
     claimed: str
     """The claim in words: `1.5x to 2x faster`."""
     measured: str

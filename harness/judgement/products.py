@@ -32,7 +32,7 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
     product = math.exp(math.fsum(part.total for part in parts))
     said = f"its parts multiply to {number(metric, product)}: stack ÷ product is {measured(metric, interval)}"
     decision = Decision(word=Word.REPORTED, reason="") if claim.range is None else decide(claim, metric, stack.found)
-    shown = measured(metric, stack.found.interval)
+    shown = measured(metric, stack.found.interval, claim.bounds)
     return Finding(
         word=decision.word, reason="; ".join(part for part in (decision.reason, said) if part),
         measured=f"{shown}; product of its parts {number(metric, product)}", interval=stack.found.interval,

@@ -52,6 +52,44 @@ def test_slower_than_the_baseline_did_not_help() -> None:
     assert (found.word, found.helped) == (Word.CONFIRMED, "no")
 
 
+@pytest.mark.parametrize("metric", ["utilisation", "data_wait_share", "gradient_error_ratio", "tokens_per_second"])
+def test_a_level_has_no_help_however_much_faster_its_cell_is(metric: str) -> None:
+    # the cell is 1.75 times as fast; its share of waiting is the baseline's own
+    it = make_claim(metric=metric, form="at-least", bound=0, range=None)
+    assert verdict_on(it, make_records([study()])).helped == ""
+
+
+def test_a_statement_of_several_metrics_says_which_of_them_it_helped() -> None:
+    offload = study(cell(ratio=0.28, memory=0.9))
+    it = make_claim(form="statement", range=None, metric="peak_saved", shows=["speedup", "utilisation"])
+    found = verdict_on(it, make_records([offload]))
+    assert found.helped == "peak memory: yes; speed: no"
+    assert found.measured.startswith("peak saved 10.0%; speedup 0.28x")
+    assert "(baseline 93.0%)" in found.measured
+    both = make_claim(form="statement", range=None, metric="peak_saved", shows=["speedup"])
+    assert verdict_on(both, make_records([study(cell(memory=0.9))])).helped == "yes", "both of them"
+
+
+def test_an_order_says_which_of_its_entries_helped() -> None:
+    names = {"tf32": 1.5, "bf16": 2.0, "fp32": 0.8}
+    cells = [cell(settings={"precision": name}, ratio=ratio) for name, ratio in names.items() if name != "fp32"]
+    slower = cell(settings={"attention": "eager"}, ratio=0.8)
+    entries = [{"name": "bf16", "cell": {"precision": "bf16"}}, {"name": "tf32", "cell": {"precision": "tf32"}},
+               {"name": "eager", "cell": {"attention": "eager"}}]  # fmt: skip
+    it = make_claim(form="order", range=None, cell={}, order=entries)
+    found = verdict_on(it, make_records([study(*cells, slower, baseline={"attention": "sdpa"})]))
+    assert found.word is Word.CONFIRMED
+    assert found.helped == "bf16: yes; tf32: yes; eager: no"
+
+
+def test_an_efficiency_helped_where_the_devices_together_are_faster_than_the_claims_own_baseline() -> None:
+    two = {"devices": 2, "parallel": "ddp"}
+    shape = study(CellShape(settings={"precision": "bf16"}, ratio=3.0), CellShape(settings=two, ratio=1.9))
+    it = make_claim(metric="scaling_efficiency", form="at-least", bound=0.1, range=None, cell=two,
+                    baseline={"precision": "bf16"})  # fmt: skip
+    assert verdict_on(it, make_records([shape], spread=0.001)).helped == "no"  # 1.9 ÷ 3.0
+
+
 def test_a_ratio_at_the_edge_is_inconclusive_and_says_what_would_settle_it() -> None:
     found = verdict_on(make_claim(), make_records([study(cell(ratio=1.51))], spread=0.02))
     assert found.word is Word.INCONCLUSIVE
@@ -358,7 +396,7 @@ def test_a_share_of_the_cell_alone_needs_no_baseline() -> None:
         make_claim(metric="data_wait_share", form="at-most", bound=0.1, range=None), make_records([study()])
     )
     assert found.word is Word.CONFIRMED
-    assert found.measured == "1.0%"
+    assert found.measured == "1.0% (baseline 1.0%)"
 
 
 def test_trainable_parameters_are_counted_without_an_interval() -> None:
@@ -384,7 +422,7 @@ def test_a_mean_of_shares_stays_between_none_and_all() -> None:
                for each in make_records([study()], rounds=3)]  # fmt: skip
     found = verdict_on(make_claim(metric="utilisation", form="at-least", bound=0.85, range=None), records)
     assert found.interval == (pytest.approx(0.9552, abs=1e-4), 1.0)
-    assert found.measured == "98.0% [95.5%, 100.00%]"
+    assert found.measured == "98.0% [95.5%, 100.00%] (baseline 93.0%)"
     assert found.word is Word.CONFIRMED
 
 
@@ -404,10 +442,11 @@ def test_an_error_of_arithmetic_is_judged_by_the_worst_that_was_seen() -> None:
                for each in make_records([study()], rounds=3)]  # fmt: skip
     it = make_claim(metric="gradient_error_ratio", form="at-most", bound=2, range=None)
     found = verdict_on(it, records)
-    assert (found.word, found.measured) == (Word.CONFIRMED, "1.20x")
+    assert (found.word, found.measured) == (Word.CONFIRMED, "1.20x (baseline 1.20x)")
     assert "dropped" not in found.reason
     disturbed = [replace(each, outcome=Outcome.INVALID) if each.round == 1 else each for each in records]
-    assert verdict_on(it, disturbed).measured == "1.20x", "a neighbour on the GPU spoils its timing alone"
+    spoiled = verdict_on(it, disturbed)
+    assert spoiled.measured == "1.20x (baseline 1.20x)", "a neighbour on the GPU spoils its timing alone"
     no_number = [replace(each, gradient_check={"error": None, "eager_error": 0.005}) if each.round == 2 else each
                  for each in records]  # fmt: skip
     assert verdict_on(it, no_number).word is Word.REFUTED_ABOVE
