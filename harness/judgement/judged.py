@@ -122,6 +122,18 @@ class BlockResult:
     rounds: int
     warnings: tuple[str, ...] = ()
 
+    @property
+    def control_differs(self) -> bool:
+        """The control's interval excludes 1 by itself, without a correction: by chance 1 of 20 does."""
+        floor = self.noise_floor
+        return bool(floor and floor.low is not None and floor.high is not None and not floor.low <= 1 <= floor.high)
+
+    @property
+    def control_strays(self) -> str:
+        """Why the control fails parity; empty where it does not, or there is none."""
+        controls = [arm for arm in self.arms if arm.role == "control"]
+        return next((arm.parity.reason for arm in controls if arm.parity.holds is False), "")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:

@@ -19,16 +19,24 @@ BEFORE = "was measured before"
 
 def notes_on(site: Site, interval: Interval | None, metric: Metric | None = None) -> list[str]:
     """One clause each, the weightiest first."""
-    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_elsewhere(site, metric), *_strayed(site),
-            *_noise(site), *_waits(site, interval), *_drift(site)]  # fmt: skip
+    return [*_suspect(site), *_control_strays(site), *_older(site), *_dropped(site, interval),
+            *_elsewhere(site, metric), *_strayed(site), *_noise(site), *_waits(site, interval),
+            *_drift(site)]  # fmt: skip
 
 
 def _suspect(site: Site) -> list[str]:
     floor = site.block.noise_floor
-    if not site.block.suspect or floor is None:
+    if floor is None or not (site.block.suspect or site.block.control_differs):
         return []
-    return [f"the study is suspect: its A/A control, the baseline under a second name, came out at "
-            f"{measured(METRICS['speedup'], floor)}"]  # fmt: skip
+    came = f"its A/A control, the baseline under a second name, came out at {measured(METRICS['speedup'], floor)}"
+    alone = f"{came}: apart from 1 by itself, not after correction over all controls"
+    return [f"the study is suspect: {came}" if site.block.suspect else alone]
+
+
+def _control_strays(site: Site) -> list[str]:
+    """One cell run twice trained apart, so that parity of the others proves less."""
+    why = site.block.control_strays
+    return [f"its A/A control fails parity, the baseline run twice did not train the same: {why}"] if why else []
 
 
 def _older(site: Site) -> list[str]:

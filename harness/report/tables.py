@@ -123,6 +123,7 @@ def notes(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
     """Each warning and each reason of failure once, with where it was seen."""
     found = [
         *((block, "", warning) for block in blocks for warning in block.warnings),
+        *((block, "control", f"fails parity: {why}") for block in blocks if (why := block.control_strays)),
         *((block, arm.name, flag) for block in blocks for arm in block.arms for flag in arm.flags),
         *((block, arm.name, arm.reason) for block in blocks for arm in block.arms if arm.reason),
     ]  # fmt: skip
