@@ -10,6 +10,7 @@ import pytest
 
 from harness.judgement.compare import compare
 from harness.judgement.judged import BlockResult, Judgement
+from harness.report.csvs import cell_rows
 from harness.report.fastest import fastest_part
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
@@ -20,6 +21,7 @@ from harness.report.leave_one_out import leave_one_out_part, wholes_of
 from harness.report.measure import faster
 from harness.report.order import in_reading_order, natural
 from harness.report.stack import _pieces, stack_of, stack_part
+from harness.report.tables import study_table
 from harness.trial.outcome import Outcome
 from tests.records import CellShape, StudyShape, make_records
 from tests.report import samples
@@ -131,6 +133,38 @@ def test_a_combination_stands_against_the_product_of_its_parts(blocks: dict[str,
     assert found.arm.speedup is not None
     assert found.arm.speedup.value == pytest.approx(2.4, rel=0.02)
     assert combinations_of(blocks["stack"]) == (), "its parts were not measured alone"
+
+
+def test_a_kind_that_counts_no_tokens_is_no_speed_to_multiply_or_to_stack() -> None:
+    """Samples/s of trials that start workers anew read 0.04x beside a claim of turnarounds that are 25x shorter."""
+    names = ("baseline", "compile=default", "attention=sdpa-flash", "compile=default attention=sdpa-flash",
+             "compile=default attention=sdpa-flash checkpointing=full")  # fmt: skip
+    stacked, less_one = rounds_of({name: [100, 100, 100] for name in names}), rounds_of(LESS_ONE)
+    assert combinations_of(stacked)
+    assert stack_of(stacked)
+    assert wholes_of([less_one])
+    stacked, less_one = untimed(stacked), untimed(less_one)
+    assert stacked.arms[2].speedup is not None, "of samples/s"
+    assert (combinations_of(stacked), stack_of(stacked), wholes_of([less_one])) == ((), (), [])
+
+
+def untimed(block: BlockResult) -> BlockResult:
+    """The block as of a kind that counts no tokens."""
+    (found,) = compare([replace(each, tokens_per_second=None) for arm in block.arms for each in arm.trials]).blocks
+    return found
+
+
+def test_a_study_says_what_its_speeds_and_ratios_are_of(blocks: dict[str, BlockResult]) -> None:
+    table = study_table("factorial", [blocks["factorial"]])
+    assert table.columns[1:3] == ("tokens/s", "tokens/s ÷ baseline [95% interval]")
+    records = [replace(each, tokens_per_second=None, samples_per_second=2.5 if each.baseline else 5.0)
+               for arm in blocks["factorial"].arms for each in arm.trials]  # fmt: skip
+    untimed = compare(records).blocks
+    table = study_table("factorial", untimed)
+    assert table.columns[1:3] == ("samples/s", "samples/s ÷ baseline [95% interval]")
+    row = next(row for row in table.rows if row[0] == "compile=default")
+    assert row[1:3] == ("5.0", "2.00x [2.00, 2.00]")
+    assert cell_rows(untimed)[0]["speedup_of"] == "samples/s"
 
 
 FAILED = 0.0

@@ -151,7 +151,7 @@ def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
             zorder=4,
         )
     _rows(axes, [dot.name for dot, _ in rows])
-    axes.set(xlabel="speed, multiple of the baseline")
+    axes.set(xlabel="tokens/s, multiple of the baseline")
     style.widen(axes, "x")
     _legend_below(figure, axes)
 
