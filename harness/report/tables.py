@@ -30,6 +30,8 @@ class Table:
     numeric: frozenset[int] = frozenset()
     strong: frozenset[int] = frozenset()
     """Rows that stand out: the baseline."""
+    notes: tuple[str, ...] = ()
+    """Sentences on single rows, below the table."""
 
 
 @dataclass(frozen=True, kw_only=True)

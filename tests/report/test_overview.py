@@ -76,8 +76,12 @@ def test_a_cell_that_trains_something_else_is_not_the_fastest() -> None:
 def test_a_profile_of_another_step_than_was_measured_is_not_shown() -> None:
     figures = {"breakdown": {"seconds": {"matrix_products": 0.11}, "step_seconds": 0.1}}
     records = [replace(each, figures=figures) for each in make_records([StudyShape(name="one", cells=[])], rounds=3)]
-    (said,) = fastest_part(compare(records).blocks).sentences
+    part = fastest_part(compare(records).blocks)
+    (said,) = part.sentences
     assert "of a step" not in said
+    assert (
+        part.tables[0].notes[0].startswith("No shares on NVIDIA H100 80GB HBM3: the parts of baseline add up to 110.0%")
+    )
 
 
 def test_a_part_of_a_step_is_no_rival_of_a_training_step(tmp_path: Path) -> None:
