@@ -7,6 +7,7 @@ from functools import partial
 from statistics import fmean
 
 from harness.judgement.judged import ArmResult, BlockResult, Verdict
+from harness.judgement.pairs import device_count
 from harness.report import formats
 from harness.report.figures import bars, curves
 from harness.report.figures.gallery import Gallery, Picture
@@ -99,9 +100,16 @@ def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     }  # fmt: skip
     if not any("allocated" in seen for seen in cells.values()):  # what trains nothing leaves a device as it is
         return None
-    caption = f"Peak memory in study {block.study}, largest of all trials."
+    place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
+    caption = f"Peak memory in study {block.study}{place}, largest of all trials{_on_fullest(block)}."
     drawing = partial(bars.memory, cells=cells)
     return gallery.draw(f"memory-{block.study}", caption, drawing, size=(6.6, bars.height(list(cells), each=0.5)))
+
+
+def _on_fullest(block: BlockResult) -> str:
+    """Of several devices one speaks for all."""
+    several = any(device_count(arm.cell) > 1 for arm in block.arms)
+    return ", on the fullest device" if several else ""
 
 
 def mean_losses(arm: ArmResult) -> list[float]:

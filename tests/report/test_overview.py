@@ -20,6 +20,8 @@ from harness.report.interactions import combinations_of, interactions_part
 from harness.report.leave_one_out import leave_one_out_part, wholes_of
 from harness.report.measure import faster
 from harness.report.order import in_reading_order, natural
+from harness.report.overview import _drawn
+from harness.report.pictures import memory_picture
 from harness.report.stack import _pieces, stack_of, stack_part
 from harness.report.tables import study_table
 from harness.trial.outcome import Outcome
@@ -362,6 +364,28 @@ def test_the_sentences_hold_what_was_computed(html: str) -> None:
                      r"precision=amp-bf16 \(1\.\d\dx \[.*?\]\), least from checkpointing=full \(0\.", text)  # fmt: skip
     assert re.search(r"(\d+) of \1 predictions lie between 1 and 1 times", text) is None, "all are 10% too low"
     assert "the lowest is 0.90x, the highest 0.90x" in text
+
+
+def test_memory_and_phases_are_drawn_at_the_point_that_a_claim_names(markdown: str) -> None:
+    """At the first point of ZeRO's sweep there is one device, where it shards nothing."""
+    for said in ("Peak memory in study attention at sequence_length=1024, largest of all trials.",
+                 "Phases of a step in study attention at sequence_length=1024."):  # fmt: skip
+        assert said in markdown.replace("\\_", "_")
+
+
+def test_without_a_named_point_the_largest_is_drawn() -> None:
+    shape = StudyShape(name="zero", cells=[], sweep=("devices", (2, 16, 4)))
+    (drawn,) = _drawn(compare(make_records([shape], rounds=3)).blocks, samples.claims())
+    assert drawn.sweep == {"devices": 16}
+
+
+def test_memory_of_several_devices_says_whose_it_is(tmp_path: Path) -> None:
+    shape = StudyShape(name="zero", cells=[], sweep=("devices", (4,)))
+    (block,) = compare(make_records([shape], rounds=3)).blocks
+    gallery = gallery_in(tmp_path)
+    picture = memory_picture(block, gallery)
+    assert picture is not None
+    assert picture.caption == "Peak memory in study zero at devices=4, largest of all trials, on the fullest device."
 
 
 def test_cells_stand_in_reading_order() -> None:
