@@ -144,7 +144,7 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
             points = scope_of(claim, metric, site, blocks)
             scope, details["points"] = points.text, list(points.points)
         other = _other_baseline(claim, metric, site)
-        notes = notes_on(site, interval, metric)
+        notes = notes_on(site, interval, _shown(claim))
         details |= {"notes": notes, "suspect": site.block.suspect, "elsewhere": _elsewhere(claim, metric, site, blocks)}
         reason = "; ".join([reason, *notes])
     return Verdict(
@@ -156,6 +156,12 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
         device=site.block.device if site else "", arm=site.arm.name if site else "",
         sweep=dict(site.block.sweep) if site else dict(claim.at), other_baseline=other, details=details,
     )  # fmt: skip
+
+
+def _shown(claim: Claim) -> tuple[Metric, ...]:
+    """The claim's metric, and of a statement those that stand beside it."""
+    names = (claim.metric, *(claim.shows if claim.form == "statement" else ()))
+    return tuple(metric_named(name) for name in names if name)
 
 
 def _other_baseline(claim: Claim, metric: Metric | None, site: Site) -> str:

@@ -157,7 +157,7 @@ class Verdict:
     rounds_needed: int | None = None
     """For an inconclusive verdict: rounds that would settle it at the spread seen, None when none would."""
     scope: str = ""
-    """`holds at 3 of 5 points`, with the points."""
+    """`holds at 3, fails at 2 of 5 points`, with those at which it holds."""
     metric: str = ""
     low: float | None = None
     high: float | None = None

@@ -14,7 +14,7 @@ from harness.judgement.pairs import measure
 from harness.judgement.quantities import figure_value
 from harness.judgement.site import Site
 from harness.judgement.verdict import helped, helped_by_name
-from harness.judgement.words import Bounds, measured, number, phrase, show_value
+from harness.judgement.words import Bounds, measured, number, phrase, rounds, show_value
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 
@@ -31,7 +31,7 @@ def judge_expected(claim: Claim, site: Site) -> Finding:
         return Finding(word=Word.NOT_TESTABLE, reason=f"the records have no figure {name!r}")
     right = sum(1 for value in seen if _equal(value, claim.expect))
     shown = ", ".join(dict.fromkeys(show_value(value) for value in seen))
-    reason = f"{name.replace('_', ' ')} was {shown} in {len(seen)} rounds; claimed is {show_value(claim.expect)}"
+    reason = f"{name.replace('_', ' ')} was {shown} in {rounds(len(seen))}; claimed is {show_value(claim.expect)}"
     word = Word.CONFIRMED if right == len(seen) else Word.REFUTED_BELOW if right == 0 else Word.INCONCLUSIVE
     share = Interval(value=right / len(seen), rounds=len(seen))
     return Finding(word=word, reason=reason, measured=shown, interval=share, details={"figures": figures(site)})

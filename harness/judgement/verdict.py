@@ -51,8 +51,8 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
     if ends is None:
         return Decision(word=Word.INCONCLUSIVE, reason="a single round gives no interval; run three at least")
     if metric.statistic.has_interval and 0 < interval.rounds < FEWEST_ROUNDS:
-        few = f"{interval.rounds} rounds are too few to judge {span(metric, interval)} by; run three at least"
-        return Decision(word=Word.INCONCLUSIVE, reason=few)
+        few = f"{interval.rounds} rounds are too few to judge {span(metric, interval, claim.bounds)} by"
+        return Decision(word=Word.INCONCLUSIVE, reason=f"{few}; run three at least")
     if claim.form == "up-to":
         return _up_to(claim, metric, ends, interval)
     low, high = claim.bounds

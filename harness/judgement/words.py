@@ -149,6 +149,11 @@ def claimed_range(metric: Metric, claim: Claim) -> str:
     return f"{bound(metric, low)} to {bound(metric, high)}"
 
 
+def rounds(count: int) -> str:
+    """`1 round`, `3 rounds`."""
+    return f"{count} round{'' if count == 1 else 's'}"
+
+
 def show_value(value: object) -> str:
     """A figure of any type."""
     if isinstance(value, bool):

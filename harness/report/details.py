@@ -13,7 +13,7 @@ from harness.report import formats
 from harness.report.tables import Table
 
 #: What the section of a claim shows in its own way.
-SHOWN_ELSEWHERE = frozenset({"statement", "documents", "notes", "suspect", "figures"})
+SHOWN_ELSEWHERE = frozenset({"statement", "documents", "notes", "suspect", "figures", "shown"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,8 @@ def _points(points: object, metric: Metric | None, bounds: Bounds) -> Detail:
         (str(each["name"]), _measured(each, metric, bounds), *map(str, (each["rounds"], each["word"], each["reason"])))
         for each in points
     )
-    columns = ("where", f"{metric.meaning} [95% interval]", "rounds", "verdict", "why")
+    interval = " [95% interval]" if metric.statistic.has_interval else ""
+    columns = ("where", f"{metric.meaning}{interval}", "rounds", "verdict", "why")
     caption = "The same claim at every point and for every further cell"
     return Detail(
         title="points", table=Table(caption=caption, columns=columns, rows=rows, numeric=frozenset({1, 2})), folded=True

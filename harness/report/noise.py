@@ -112,11 +112,11 @@ def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
         (
             place_of(block),
             interval(block.noise_floor),
+            _word(block, controls),
             _spread(block),
             str(block.rounds),
             _could_show(block.noise_floor, 1),
             _could_show(block.noise_floor, controls),
-            _word(block, controls),
             "; ".join(block.warnings) or formats.ABSENT,
         )
         for block in blocks[: 4 * MOST_DOTS]
@@ -124,15 +124,15 @@ def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
     return Table(
         caption="A/A control of each block",
         rows=tuple(rows),
-        numeric=frozenset({1, 2, 3, 4, 5}),
+        numeric=frozenset({1, 3, 4, 5, 6}),
         columns=(
             "block",
             "control ÷ baseline [95% interval]",
+            "control",
             "largest spread of a cell",
             "rounds",
             "could show, by itself",
             "could show, corrected",
-            "control",
             "warnings",
         ),
     )

@@ -45,7 +45,8 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
         neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
     )  # fmt: skip
     where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
-    caption = f"{names}: {sweep.metric.meaning}, by {where}, with 95% intervals; claimed range as a band."
+    intervals = ", with 95% intervals" if sweep.metric.statistic.has_interval else ""
+    caption = f"{names}: {sweep.metric.meaning}, by {where}{intervals}; claimed range as a band."
     if beyond:
         caption += " Dotted: extrapolated by the form that fits best."
     fixed = formats.slug(sweep.fixed) if sweep.fixed else ""

@@ -205,7 +205,7 @@ def test_rounds_whose_arms_ran_on_different_devices_are_said() -> None:
     records = [moved(each) if not each.baseline and each.round < 3 else each for each in make_records([study()])]
     found = verdict_on(make_claim(), records)
     assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
-    assert "2 round(s) make no pair: cell and baseline ran on different devices" in found.reason
+    assert "2 rounds without a pair: cell and baseline ran on different devices" in found.reason
     memory = verdict_on(make_claim(metric="peak_ratio", range=[0.5, 2.0]), records)
     assert (memory.rounds, "no pair" in memory.reason) == (5, False), "maxima need no pairs"
 
@@ -318,7 +318,35 @@ def test_what_cannot_settle_it_yet_does_not_displace_older_rounds_that_did(newer
 
 def test_noise_is_labelled_beside_the_verdict() -> None:
     found = verdict_on(make_claim(), make_records([study()], spread=0.10))
-    assert "is unstable: its trials spread by " in found.reason
+    assert "is unstable: its speed spreads by " in found.reason
+
+
+def test_noise_is_that_of_what_is_judged() -> None:
+    """Busy time may be steady where tokens/s, with the host in them, spread by 10%."""
+    steady = [replace(each, figures={"busy_seconds": 1.0 if each.baseline else 0.5})
+              for each in make_records([study()], spread=0.10)]  # fmt: skip
+    busy = make_claim(metric="figure_inverse:busy_seconds")
+    assert "spreads" not in verdict_on(busy, steady).reason
+    assert "spreads" in verdict_on(make_claim(), steady).reason
+    rough = [replace(each, figures={"busy_seconds": each.figures["busy_seconds"] * (1 + 0.1 * each.round)})
+             for each in steady]  # fmt: skip
+    assert "precision=bf16 is unstable: its busy time spreads by 12.3% between trials" in verdict_on(busy, rough).reason
+
+
+def test_memory_does_not_care_how_the_time_passed() -> None:
+    waits = {"breakdown": {"measured_on": "gpu", "seconds": {"idle": 0.05}, "step_seconds": 0.1}}
+    records = [replace(each, figures=waits) for each in make_records([study()], spread=0.10, drift=-0.2)]
+    assert "the device idled for 50%" in verdict_on(make_claim(), records).reason
+    memory = make_claim(metric="peak_saved", range=[0, 1])
+    assert not {"spreads", "idled", "drifted"} & set(verdict_on(memory, records).reason.split())
+    shown = make_claim(form="statement", metric="peak_saved", range=None, shows=["speedup"])
+    assert "its speed spreads by" in verdict_on(shown, records).reason, "the speed stands beside the memory"
+
+
+def test_one_round_is_one_round() -> None:
+    records = [replace(each, figures={"found": False}) for each in make_records([study()], rounds=1)]
+    it = make_claim(form="statement", metric="figure:found", range=None, expect=True)
+    assert verdict_on(it, records).reason.startswith("found was false in 1 round; claimed is true")
 
 
 def test_a_drifting_baseline_is_named_and_pairs_take_the_drift_out() -> None:
@@ -494,7 +522,8 @@ def test_scope_counts_the_points_where_the_claim_holds() -> None:
               for length, ratio in ((512, 1.2), (1024, 1.75), (2048, 1.8))]  # fmt: skip
     found = verdict_on(make_claim(at={"sequence_length": 1024}), make_records(shapes))
     assert found.word is Word.CONFIRMED
-    assert found.scope == "holds at 2 of 3 points: sequence_length=1024, sequence_length=2048"
+    said = "holds at 2, fails at 1 of 3 points; it holds at sequence_length=1024, sequence_length=2048"
+    assert found.scope == said
     assert [point["word"] for point in found.details["points"]] == ["refuted, below", "confirmed", "confirmed"]
     assert found.sweep == {"sequence_length": 1024}
 
@@ -509,7 +538,7 @@ def test_the_primary_point_alone_decides() -> None:
 def test_further_cells_count_in_the_scope() -> None:
     shape = study(cell(), CellShape(settings={"precision": "tf32"}, ratio=1.2))
     found = verdict_on(make_claim(also=[{"precision": "tf32"}]), make_records([shape]))
-    assert found.scope == "holds at 1 of 2 points: precision=bf16"
+    assert found.scope == "holds at 1, fails at 1 of 2 points; it holds at precision=bf16"
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
