@@ -129,8 +129,11 @@ def _inside(point: Point, bounds: Bounds) -> bool | None:
 
 
 def _place(point: Point, metric: Metric, bounds: Bounds) -> str:
-    remark = " (fast but different)" if point.different else " (undecided)" if _inside(point, bounds) is None else ""
-    return f"at {point.x:g} it is {number(metric, point.value, bounds)}{remark}"
+    if _inside(point, bounds) is None:
+        undecided = measured(metric, Interval(value=point.value, low=point.low, high=point.high), bounds)
+        return f"at {point.x:g} it is {undecided} (undecided)"
+    different = " (fast but different)" if point.different else ""
+    return f"at {point.x:g} it is {number(metric, point.value, bounds)}{different}"
 
 
 def _most_telling(points: Sequence[Point]) -> Sequence[Point]:

@@ -50,7 +50,7 @@ def tight(*pairs: tuple[float, float]) -> Curve:
         (tight((512, 2.5), (1024, 1.5), (2048, 2.5)),
          "Holds at sequence length 512 and 2048 only; at 1024 it is 1.50x."),
         (curve((512, 2.5, 2.4, 2.6), (1024, 2.05, 1.95, 2.15)),
-         "Holds at sequence length 512 only; at 1024 it is 2.05x (undecided)."),
+         "Holds at sequence length 512 only; at 1024 it is 2.05x [1.95x, 2.15x] (undecided)."),
         (curve((512, 2.5, 2.4, 2.6), (1024, 2.6, 2.5, 2.7), absent=("8192 (oom)",)),
          "Holds at every sequence length measured (512 to 1024); no figure at 8192 (oom)."),
         (tight((1, 1), (2, 1.1), (4, 1.2), (8, 1.3), (16, 2.5)),
@@ -156,7 +156,7 @@ def test_a_point_that_crosses_a_bound_does_not_look_as_if_it_stood_on_it() -> No
     points = (Point(x=8, value=1.25, low=1.24, high=1.26), Point(x=24, value=1.204, low=1.198, high=1.21))
     line = Curve(name="full", points=points, absent=(), primary=True)
     sentence = where_it_holds(line, "batch_size", METRICS["step_time_ratio"], (1.2, 1.3))
-    assert sentence == "Holds at batch size 8 only; at 24 it is 1.204x (undecided)."
+    assert sentence == "Holds at batch size 8 only; at 24 it is 1.204x [1.198x, 1.21x] (undecided)."
 
 
 @pytest.mark.parametrize(("metric", "has"), [("speedup", True), ("peak_saved", False)])
