@@ -14,9 +14,10 @@ APART = 0.2
 
 
 def why_table(arms: Sequence[ArmResult]) -> Table | None:
-    """From the profiled step of every trial; columns in which no cell spends anything are left out."""
+    """From the profiled step of every trial; idle time first, columns in which no cell spends anything left out."""
     rows = [why for arm in arms if (why := why_of(arm)) is not None]
-    shown = [name for name in TITLES if any(why.seconds[name] for why in rows)]
+    shown = [name for name in ("idle", *(each for each in TITLES if each != "idle"))
+             if any(why.seconds[name] for why in rows)]  # fmt: skip
     if not shown:
         return None
     return Table(
