@@ -35,8 +35,8 @@ class Machine:
     commands: tuple[str, ...]
 
 
-def describe(records: Sequence[Record]) -> Machine:
-    """Sum up the environments of all records."""
+def describe(records: Sequence[Record], matrix: str = "matrix.yaml") -> Machine:
+    """Sum up the environments of all records; `matrix` is the file that has their studies."""
     environments = _environments(records)
     titles = _titles([environment for environment, _ in environments])
     return Machine(
@@ -47,7 +47,7 @@ def describe(records: Sequence[Record]) -> Machine:
         trials=_trials(records),
         warning=_warning(records, titles),
         environment=_table(environments),
-        commands=commands(records),
+        commands=commands(records, matrix),
     )
 
 

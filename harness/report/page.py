@@ -22,6 +22,8 @@ from harness.results.record import Record
 EXCLUDED_SHOWN = 100
 #: Blocks shown in full; the rest are in `tables/cells.csv`. The default matrix has about a hundred.
 BLOCKS_SHOWN = 250
+#: In a command, where no claim is about the trials' studies: they are of another matrix than the claims'.
+UNKNOWN_MATRIX = "THE-MATRIX-OF-THESE-STUDIES.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,8 @@ def build(judgement: Judgement, claims: Claims, records: Sequence[Record], galle
     excluded = excluded_rows(judgement.excluded)
     whole = overview(judgement, claims, gallery)
     return Page(
-        name=name, machine=describe(records), again={one.verdict.claim: again(one.claim, records) for one in pages},
+        name=name, machine=describe(records, "matrix.yaml" if pages or not records else UNKNOWN_MATRIX),
+        again={one.verdict.claim: again(one.claim, records) for one in pages},
         counts=verdicts.counts(judgement.verdicts), claims=pages,
         looks=tuple((word.value, look) for word, look in verdicts.LOOKS.items() if word in present),
         claims_table=_claims_table(pages), studies=tables.studies(judgement.blocks[:BLOCKS_SHOWN]), overview=whole,

@@ -23,9 +23,14 @@ BUILT = ("deepspeed", "flash")
 BUILD_TOOLS = 'pip install "setuptools<82" wheel py-cpuinfo hjson ninja msgpack einops'
 
 
-def commands(records: Sequence[Record]) -> tuple[str, ...]:
-    """Code, packages, studies, report; the studies of `claimbench check` have sentences of their own (`again`)."""
-    return (*_checkout(records), *_installs(records), *_runs(records), "claimbench report")
+def commands(records: Sequence[Record], matrix: str = "matrix.yaml") -> tuple[str, ...]:
+    """Code, packages, studies, report; the studies of `claimbench check` have sentences of their own (`again`).
+
+    Args:
+        matrix: the file that has the studies; records do not name it.
+    """
+    runs = _runs(records, matrix)
+    return (*_checkout(records), *_installs(records), *runs, *(["claimbench report"] if runs else []))
 
 
 def again(claim: Claim, records: Sequence[Record]) -> str:
@@ -79,7 +84,7 @@ def _pins(packages: Sequence[str], versions: Mapping[str, Sequence[str]]) -> lis
     return [f"{name}=={versions[name][0]}" for name in packages if name in versions]
 
 
-def _runs(records: Sequence[Record]) -> list[str]:
+def _runs(records: Sequence[Record], matrix: str) -> list[str]:
     """One line for each number of rounds, with the studies that had so many, in the order in which they were run."""
     scale = " --scale smoke" if records and all(record.scale == "smoke" for record in records) else ""
     rounds: dict[str, int] = {}
@@ -89,6 +94,6 @@ def _runs(records: Sequence[Record]) -> list[str]:
     groups: dict[int, list[str]] = {}
     for study, count in rounds.items():
         groups.setdefault(count, []).append(study)
-    runs = [f"claimbench run --matrix matrix.yaml{scale} --rounds {count} {_named(studies)}"
+    runs = [f"claimbench run --matrix {matrix}{scale} --rounds {count} {_named(studies)}"
             for count, studies in groups.items()]  # fmt: skip
-    return runs if records else ["claimbench run --matrix matrix.yaml"]
+    return runs if records else [f"claimbench run --matrix {matrix}"]

@@ -102,6 +102,10 @@ def test_the_studies_and_their_rounds_are_those_of_the_trials() -> None:
     (smoke,) = [line for line in commands(make_records([one], rounds=3, scale="smoke")) if " run " in line]
     assert smoke == "claimbench run --matrix matrix.yaml --scale smoke --rounds 3 --study one"
     assert "claimbench run --matrix matrix.yaml" in commands([])
+    checked = [replace(each, study="check-bf16-vs-fp32-123456") for each in records]
+    assert not [line for line in commands(checked) if line.startswith("claimbench")], (
+        "its sentence is not in the trials"
+    )
 
 
 def test_one_commit_is_checked_out_and_changes_on_top_are_said() -> None:
