@@ -113,10 +113,10 @@ def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
             place_of(block),
             interval(block.noise_floor),
             _word(block, controls),
-            _spread(block),
-            str(block.rounds),
             _could_show(block.noise_floor, 1),
             _could_show(block.noise_floor, controls),
+            str(block.rounds),
+            _spread(block),
             "; ".join(block.warnings) or formats.ABSENT,
         )
         for block in blocks[: 4 * MOST_DOTS]
@@ -129,10 +129,10 @@ def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
             "block",
             "control ÷ baseline [95% interval]",
             "control",
-            "largest spread of a cell",
-            "rounds",
             "could show, by itself",
             "could show, corrected",
+            "rounds",
+            "largest spread of a cell",
             "warnings",
         ),
     )
@@ -147,10 +147,10 @@ def _word(block: BlockResult, controls: int) -> str:
     floor = block.noise_floor
     if floor is None or len(floor.observed) < 2:
         return formats.ABSENT
-    coarse = offset_shown(floor.observed, controls) > COARSE
+    alone, corrected = (offset_shown(floor.observed, tests) <= COARSE for tests in (1, controls))
     apart = "suspect" if block.suspect else "stands out by itself" if block.control_differs else ""
     return ", ".join(filter(None, [apart, "fails parity" if block.control_strays else ""])) or (
-        "too coarse to tell" if coarse else "ok")  # fmt: skip
+        "ok" if corrected else "ok by itself" if alone else "too coarse to tell")  # fmt: skip
 
 
 def _spread(block: BlockResult) -> str:

@@ -50,6 +50,11 @@ def test_a_control_says_which_offset_it_could_have_shown(tmp_path: Path) -> None
     rough = row_of(part, "rough")
     assert (rough["could show, by itself"], rough["could show, corrected"]) == ("5.1%", "7.4%")
     assert rough["control"] == "too coarse to tell"
+    middling = part_of(
+        with_control("fine", (0.9999, 1.0, 1.0001)) + with_control("so-so", (0.985, 1.0, 1.015)), tmp_path
+    )
+    # s = 0.0150: 3.8% by itself, 5.5% of two
+    assert row_of(middling, "so-so")["control"] == "ok by itself"
     assert "1 of 2 could not have shown one of 5%" in part.sentences[1]
     assert "The control in the middle could have shown an offset of 7.4%" in part.sentences[1]
 
