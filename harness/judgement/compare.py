@@ -18,6 +18,7 @@ from harness.judgement.parity import LossPairs
 from harness.judgement.same_training import of_the_baseline, parity_with
 from harness.judgement.stats import NOISY, holm, noise_label, paired_p, ratio_interval, summarise
 from harness.judgement.validity import checked, clock_gap, warnings
+from harness.judgement.words import rounds
 from harness.results.record import Record
 from harness.techniques.registry import axis_table, techniques
 from harness.trial.outcome import Outcome
@@ -175,7 +176,7 @@ def _failures(trials: Sequence[Record]) -> str:
     parts = []
     for outcome, count in Counter(trial.outcome for trial in trials if trial.outcome is not Outcome.OK).items():
         why = next((trial.reason for trial in trials if trial.outcome is outcome and trial.reason), "")
-        parts.append(f"{outcome} in {count} of {len(trials)} rounds{f': {why}' if why else ''}")
+        parts.append(f"{outcome} in {count} of {rounds(len(trials))}{f': {why}' if why else ''}")
     return "; ".join(parts)
 
 

@@ -9,6 +9,7 @@ same thing. Each step that fails is a verdict of its own, with a sentence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.judgement.claims import Claim, Claims, show_settings
@@ -16,16 +17,16 @@ from harness.judgement.compare import compare
 from harness.judgement.finding import Finding
 from harness.judgement.judged import BlockResult, Judgement, Verdict, Word
 from harness.judgement.limits import judge_limit
-from harness.judgement.metrics import METRICS, Metric, metric_named
+from harness.judgement.metrics import Metric, metric_named
 from harness.judgement.notes import notes_on
 from harness.judgement.orders import judge_order
 from harness.judgement.own_step import doubt
-from harness.judgement.pairs import measure
+from harness.judgement.pairs import Measured, measure
 from harness.judgement.products import judge_product
 from harness.judgement.same_training import parity_at
 from harness.judgement.scope import scope_of
 from harness.judgement.site import Absent, Site, blocks_of, find, locate, machine_of, standing
-from harness.judgement.statements import judge_expected, judge_reported, shown_metric
+from harness.judgement.statements import against_baseline, beside, judge_expected, judge_reported, shown_metric
 from harness.judgement.verdict import decide, helped
 from harness.judgement.words import claimed, measured
 from harness.results import collector
@@ -87,9 +88,9 @@ def _in_range(claim: Claim, metric: Metric, site: Site) -> Finding:
         return _lacking(claim, metric, site)
     decision = decide(claim, metric, found)
     return Finding(
-        word=decision.word, reason=decision.reason, measured=measured(metric, found.interval), interval=found.interval,
-        helped="not shown" if found.overflowed else helped(metric, found.interval) or _helped_by_speed(site),
-        rounds_needed=decision.rounds_needed,
+        word=decision.word, reason=decision.reason, interval=found.interval,
+        measured=measured(metric, found.interval, claim.bounds) + against_baseline(metric, site, claim.view),
+        helped=_helped(metric, site, found), rounds_needed=decision.rounds_needed,
     )  # fmt: skip
 
 
@@ -103,10 +104,16 @@ def _gated(metric: Metric, site: Site, finding: Finding) -> Finding:
                    helped=finding.helped, details=finding.details)  # fmt: skip
 
 
-def _helped_by_speed(site: Site) -> str:
-    """A level (a share, a utilisation) or an efficiency has no "no difference": whether the cell was faster says if it
-    helped."""
-    return helped(METRICS["speedup"], site.arm.speedup) if site.arm is not site.baseline else ""
+def _helped(metric: Metric, site: Site, found: Measured) -> str:
+    """Whether the cell improved the metric; an efficiency helped where its devices together were faster than one.
+
+    A level (a share, a utilisation) and a fact have no "no difference", so that nothing can be said.
+    """
+    if not metric.per_device:
+        return helped(metric, found.interval)
+    undivided = replace(metric, per_device=False)
+    whole = measure(undivided, site.arm, site.baseline, "")
+    return helped(undivided, whole.interval) if whole else ""
 
 
 def _lacking(claim: Claim, metric: Metric, site: Site) -> Finding:
@@ -138,7 +145,8 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
             points = scope_of(claim, metric, site, blocks)
             scope, details["points"] = points.text, list(points.points)
         other = _other_baseline(claim, metric, site)
-        notes = notes_on(site, interval, metric)
+        details["beside"] = "" if found.word is Word.REPORTED else beside(claim, site)
+        notes = notes_on(site, interval, _shown(claim))
         details |= {"notes": notes, "suspect": site.block.suspect, "elsewhere": _elsewhere(claim, metric, site, blocks)}
         reason = "; ".join([reason, *notes])
     return Verdict(
@@ -152,6 +160,12 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
     )  # fmt: skip
 
 
+def _shown(claim: Claim) -> tuple[Metric, ...]:
+    """The claim's metric, and of a statement those that stand beside it."""
+    names = (claim.metric, *(claim.shows if claim.form == "statement" else ()))
+    return tuple(metric_named(name) for name in names if name)
+
+
 def _other_baseline(claim: Claim, metric: Metric | None, site: Site) -> str:
     """The same metric against the other baseline, in words."""
     if claim.other_baseline is None or metric is None:
@@ -159,7 +173,7 @@ def _other_baseline(claim: Claim, metric: Metric | None, site: Site) -> str:
     other = find(site.block, claim.other_baseline)
     if other is None:
         return f"no trial of {show_settings(claim.other_baseline)}"
-    words = shown_metric(metric.name, Site(block=site.block, arm=site.arm, baseline=other), claim.view)
+    words = shown_metric(metric.name, Site(block=site.block, arm=site.arm, baseline=other), claim.view, claim.bounds)
     return f"{words} against {other.name}" if words else f"{other.name}: {other.reason or 'no figure'}"
 
 
@@ -170,7 +184,7 @@ def _elsewhere(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence
         there = locate(claim, [block for block in blocks if machine_of(block) == machine])
         if metric is None or isinstance(there, Absent) or standing(there, metric) or claim.form in {"product", "limit"}:
             continue
-        words = shown_metric(metric.name, there, claim.view)
+        words = shown_metric(metric.name, there, claim.view, claim.bounds)
         judged = measure(metric, there.arm, there.baseline, claim.view)
         if words and judged:
             word = decide(claim, metric, judged).word if claim.bounds != (None, None) else Word.REPORTED

@@ -44,7 +44,8 @@ class Interval:
     observed: tuple[float, ...] = ()
     """One value a round, in order of rounds."""
     reference: tuple[float, float] | None = None
-    """Of memory: between which values the baseline's own trials lie, its largest being "no difference"."""
+    """Of memory: between which values the baseline's own trials lie, its largest being "no difference"; anywhere, where
+    an arm ran out of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +125,18 @@ class BlockResult:
     rounds: int
     warnings: tuple[str, ...] = ()
 
+    @property
+    def control_differs(self) -> bool:
+        """The control's interval excludes 1 by itself, without a correction: by chance 1 of 20 does."""
+        floor = self.noise_floor
+        return bool(floor and floor.low is not None and floor.high is not None and not floor.low <= 1 <= floor.high)
+
+    @property
+    def control_strays(self) -> str:
+        """Why the control fails parity; empty where it does not, or there is none."""
+        controls = [arm for arm in self.arms if arm.role == "control"]
+        return next((arm.parity.reason for arm in controls if arm.parity.holds is False), "")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -134,7 +147,9 @@ class Verdict:
     reason: str
     """One sentence that explains the word."""
     helped: str
-    """`yes`, `no`, `not shown`, or empty when nothing was measured: whether the technique helped at all."""
+    """Whether the technique improved the metric at all: `yes`, `no` or `not shown`; where figures of several metrics
+    or cells stand beside each other and differ, each by name (`model state: yes; speed: no`). Empty where nothing was
+    measured, and where the metric has no "no difference": levels and facts."""
     claimed: str
     """The claim in words: `1.5x to 2x faster`."""
     measured: str
@@ -145,7 +160,7 @@ class Verdict:
     rounds_needed: int | None = None
     """For an inconclusive verdict: rounds that would settle it at the spread seen, None when none would."""
     scope: str = ""
-    """`holds at 3 of 5 points`, with the points."""
+    """`holds at 3, fails at 2 of 5 points`, with those at which it holds."""
     metric: str = ""
     low: float | None = None
     high: float | None = None

@@ -67,6 +67,24 @@ class Metric:
     """It holds of trials as well whose timing is in doubt."""
 
     @property
+    def subject(self) -> str:
+        """What becomes more or less: `speed`, `peak memory`, `busy time`."""
+        if self.name in _SUBJECTS:
+            return _SUBJECTS[self.name]
+        name = self.name.partition(":")[2] or self.name
+        suffix = next((each for each in _QUANTITIES if name.endswith(each)), "")
+        words = name.removesuffix(suffix).replace("_", " ").replace(".", " ")
+        return words + _QUANTITIES.get(suffix, "")
+
+    @property
+    def comparatives(self) -> tuple[str, str]:
+        """What the cell's subject is where an inverse ratio is above 1, and where it is below."""
+        subject = self.subject
+        if subject.endswith(("time", "wait")):
+            return "shorter", "longer"
+        return ("smaller", "larger") if subject.endswith(("memory", "state")) else ("lower", "higher")
+
+    @property
     def neutral(self) -> float | None:
         """The value that means "no difference"; None for a level, and where 1 is the ideal and not the baseline."""
         if self.statistic.of_the_cell_alone or self.per_device:
@@ -154,10 +172,19 @@ _TABLE = (
            quantity=q.compile_seconds, statistic=Statistic.WORST, gated=False),
 )  # fmt: skip
 
+_SUBJECTS = {
+    "speedup": "speed", "samples_ratio": "samples/s", "step_time_ratio": "step time", "energy_ratio": "energy",
+    "step_time_per_token_ratio": "time per token", "optimizer_speedup": "optimizer time",
+    "forward_speedup": "forward time", "data_wait_speedup": "data wait", "copy_speedup": "copy time",
+    "useful_tokens_ratio": "useful tokens/s", "scaling_efficiency": "speed", "peak_saved": "peak memory",
+    "peak_ratio": "peak memory", "activation_saved": "activations", "parameter_bytes_saved": "parameter bytes",
+    "model_state_ratio": "model state", "trainable_share_saved": "trainable parameters",
+}  # fmt: skip
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
 #: A kind's own figure, whose name follows the colon: of the cell alone, paired with the baseline's, or saved of it.
 FIGURE_PREFIXES = ("figure:", "figure_ratio:", "figure_inverse:", "figure_saved:")
 #: Units live in names.
+_QUANTITIES = {"_bytes": " memory", "_milliseconds": " time", "_per_second": "/s", "_seconds": " time"}
 _UNITS = {"_bytes": "bytes", "_seconds": "seconds", "_share": "share", "_milliseconds": "ms"}
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from harness.experiment.cell import Cell, Workload
-from harness.judgement.judged import Interval
+from harness.judgement.judged import ArmResult, Interval
 from harness.judgement.metrics import METRICS, Metric, Statistic
 from harness.judgement.pairs import pair_key
 from harness.judgement.site import Site, made_how
+from harness.judgement.stats import noise_label, summarise
 from harness.judgement.validity import IDLED
-from harness.judgement.words import measured
+from harness.judgement.words import measured, rounds
 from harness.results.fingerprint import revisions_of
 from harness.techniques.registry import techniques
 from harness.trial.outcome import Outcome
@@ -17,18 +21,32 @@ from harness.trial.outcome import Outcome
 BEFORE = "was measured before"
 
 
-def notes_on(site: Site, interval: Interval | None, metric: Metric | None = None) -> list[str]:
-    """One clause each, the weightiest first."""
-    return [*_suspect(site), *_older(site), *_dropped(site, interval), *_elsewhere(site, metric), *_strayed(site),
-            *_noise(site), *_waits(site, interval), *_drift(site)]  # fmt: skip
+def notes_on(site: Site, interval: Interval | None, metrics: Sequence[Metric] = ()) -> list[str]:
+    """One clause each, the weightiest first. Memory has no interval, and does not care how the time passed.
+
+    Args:
+        metrics: what is judged or shown, the judged one first; nothing for a statement that names none: its speed.
+    """
+    judged = metrics or (METRICS["speedup"],)
+    timed = any(metric.statistic.has_interval for metric in judged)
+    passed = [*_noise(site, judged), *(_waits(site) if interval else []), *_drift(site)] if timed else []
+    return [*_suspect(site), *_control_strays(site), *_older(site), *_dropped(site, interval),
+            *_elsewhere(site, judged[0]), *_strayed(site), *passed]  # fmt: skip
 
 
 def _suspect(site: Site) -> list[str]:
     floor = site.block.noise_floor
-    if not site.block.suspect or floor is None:
+    if floor is None or not (site.block.suspect or site.block.control_differs):
         return []
-    return [f"the study is suspect: its A/A control, the baseline under a second name, came out at "
-            f"{measured(METRICS['speedup'], floor)}"]  # fmt: skip
+    came = f"its A/A control, the baseline under a second name, came out at {measured(METRICS['speedup'], floor)}"
+    alone = f"{came}: apart from 1 by itself, not after correction over all controls"
+    return [f"the study is suspect: {came}" if site.block.suspect else alone]
+
+
+def _control_strays(site: Site) -> list[str]:
+    """One cell run twice trained apart, so that parity of the others proves less."""
+    why = site.block.control_strays
+    return [f"its A/A control fails parity, the baseline run twice did not train the same: {why}"] if why else []
 
 
 def _older(site: Site) -> list[str]:
@@ -52,39 +70,47 @@ def _dropped(site: Site, interval: Interval | None) -> list[str]:
         return []
     why = "; ".join(f"{arm.name}: {arm.reason}" for arm in site.arms if arm.reason)
     whole = interval.rounds + interval.dropped
-    return [f"{interval.dropped} of {whole} rounds were dropped because an arm failed{f' ({why})' if why else ''}"]
+    return [f"{interval.dropped} of {rounds(whole)} were dropped because an arm failed{f' ({why})' if why else ''}"]
 
 
 def _strayed(site: Site) -> list[str]:
     """Rounds in which the losses left the baseline's although those of most rounds did not."""
     return [
-        f"in {arm.parity.strayed} of {arm.parity.rounds} rounds the losses of {arm.name} lie up to "
+        f"in {arm.parity.strayed} of {rounds(arm.parity.rounds)} the losses of {arm.name} lie up to "
         f"{arm.parity.worst_gap:.3g} nats from the baseline's, in the median round {arm.parity.loss_gap:.3g}"
         for arm in site.arms
         if arm.parity.strayed
     ]
 
 
-def _elsewhere(site: Site, metric: Metric | None) -> list[str]:
+def _elsewhere(site: Site, metric: Metric) -> list[str]:
     """Rounds of which cell and baseline ran on different devices, so that they make no pair."""
-    if site.arm is site.baseline or metric is None or metric.statistic is not Statistic.PAIRED:
+    if site.arm is site.baseline or metric.statistic is not Statistic.PAIRED:
         return []
     cell, baseline = ({pair_key(trial) for trial in arm.trials if trial.outcome is Outcome.OK}
                       for arm in (site.arm, site.baseline))  # fmt: skip
     paired = {number for number, _ in cell & baseline}
     lost = len({number for number, _ in cell} & {number for number, _ in baseline} - paired)
-    return [f"{lost} round(s) make no pair: cell and baseline ran on different devices"] if lost else []
+    return [f"{rounds(lost)} without a pair: cell and baseline ran on different devices"] if lost else []
 
 
-def _noise(site: Site) -> list[str]:
-    return [f"{arm.name} is {arm.noise}: its trials spread by {arm.spread:.1%}"
-            for arm in site.arms if arm.noise and arm.spread is not None]  # fmt: skip
+def _noise(site: Site, metrics: Sequence[Metric]) -> list[str]:
+    """By the spread of what is judged: busy time may be steady where tokens/s are not. A level has its interval."""
+    paired = [metric for metric in metrics if metric.statistic is Statistic.PAIRED]
+    spreads = [(arm.name, metric.subject, _spread(arm, metric)) for metric in paired for arm in site.arms]
+    return [f"{name} is {noise}: its {subject} spreads by {spread:.1%} between trials"
+            for name, subject, spread in spreads if spread is not None and (noise := noise_label(spread))]  # fmt: skip
 
 
-def _waits(site: Site, interval: Interval | None) -> list[str]:
-    """Where a figure of time is the host's rather than the device's. Memory has no interval, and does not care."""
-    if interval is None:
-        return []
+def _spread(arm: ArmResult, metric: Metric) -> float | None:
+    """Standard deviation of the logarithm of what the metric reads, between the ok trials."""
+    read = [metric.quantity(trial, "") for trial in arm.trials if trial.outcome is Outcome.OK]
+    logs = [math.log(value) for value in read if value is not None and value > 0]
+    return summarise(logs).deviation if len(logs) > 1 else None
+
+
+def _waits(site: Site) -> list[str]:
+    """Where a figure of time is the host's rather than the device's."""
     return [f"{arm.name}: {flag}" for arm in site.arms for flag in arm.flags if IDLED in flag]
 
 

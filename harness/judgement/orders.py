@@ -13,7 +13,7 @@ from harness.judgement.judged import BlockResult, Interval, Word
 from harness.judgement.metrics import Metric, Statistic
 from harness.judgement.site import Absent
 from harness.judgement.stats import holm, p_value, paired_p, summarise, welch
-from harness.judgement.verdict import helped
+from harness.judgement.verdict import helped, helped_by_name
 from harness.judgement.words import number
 
 #: A pair of entries is told apart when its p value stays below this after Holm's correction over all pairs.
@@ -57,7 +57,8 @@ def judge_order(claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> 
             word, reason = Word.INCONCLUSIVE, f"the order is not complete: {unmeasured}"
     ranked = sorted(gains, key=lambda gain: -gain.total)
     return Finding(
-        word=word, reason=reason, helped=helped(metric, ranked[0].found.interval),
+        word=word, reason=reason,
+        helped=helped_by_name({gain.title: helped(metric, gain.found.interval) for gain in ranked}),
         measured=" > ".join(f"{gain.title} {number(metric, gain.found.interval.value)}" for gain in ranked),
         interval=Interval(value=len(right) / len(compared), rounds=min(g.found.interval.rounds for g in gains)),
         details={"order": rows, "pairs_in_order": len(right), "pairs": len(compared),

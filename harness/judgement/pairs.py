@@ -105,9 +105,11 @@ def _maximum(metric: Metric, cell: Sequence[Record], baseline: Sequence[Record],
     inverse = metric.shape is Shape.INVERSE
     each, own = ([metric.shaped(value / max(below)) for value in values if value > 0 or not inverse]
                  for values in (above, below))  # fmt: skip
+    overflowed = _overflowed(metric, cell, baseline)
+    reference = (-math.inf, math.inf) if overflowed else (min(own), max(own))
     interval = Interval(value=metric.shaped(ratio), rounds=rounds or len(above), dropped=len(failed),
-                        observed=tuple(each), reference=(min(own), max(own)))  # fmt: skip
-    return Measured(interval=interval, ratio=ratio, overflowed=_overflowed(metric, cell, baseline))
+                        observed=tuple(each), reference=reference)  # fmt: skip
+    return Measured(interval=interval, ratio=ratio, overflowed=overflowed)
 
 
 def _overflowed(metric: Metric, *arms: Sequence[Record]) -> str:

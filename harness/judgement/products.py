@@ -33,7 +33,7 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
     if different := [part.title for part in parts if part.different]:
         said += f"; parity fails for {', '.join(different)}, so that the product is none of like parts"
     decision = Decision(word=Word.REPORTED, reason="") if claim.range is None else decide(claim, metric, stack.found)
-    shown = measured(metric, stack.found.interval)
+    shown = measured(metric, stack.found.interval, claim.bounds)
     return Finding(
         word=decision.word, reason="; ".join(part for part in (decision.reason, said) if part),
         measured=f"{shown}; product of its parts {number(metric, product)}", interval=stack.found.interval,

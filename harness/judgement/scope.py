@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,12 @@ from harness.judgement.site import Site, machine_of, one_a_point, site_in, stand
 from harness.judgement.verdict import decide
 
 HOLDS = frozenset({Word.CONFIRMED, Word.REACHED})
+#: What becomes of a claim at a point, in words; where none of the words applies there is no figure.
+FATES: Mapping[str, frozenset[Word]] = {
+    "holds": HOLDS,
+    "fails": frozenset({Word.REFUTED_BELOW, Word.REFUTED_ABOVE, Word.NOT_REACHED, Word.FAST_BUT_DIFFERENT}),
+    "undecided": frozenset({Word.INCONCLUSIVE}),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +28,7 @@ class Scope:
     """The points on the machine of the primary one."""
 
     text: str
-    """`holds at 3 of 5 points: …`; empty where there is one point only."""
+    """`holds at 1, fails at 2, undecided at 1 of 4 points; it holds at …`; empty where there is one point only."""
     points: tuple[dict[str, Any], ...]
     """For curves: sweep, arm, value, low, high, rounds, word, reason."""
 
@@ -33,9 +39,16 @@ def scope_of(claim: Claim, metric: Metric, primary: Site, blocks: Sequence[Block
     points = [_point(claim, metric, site) for site in sites]
     if len(points) < 2:
         return Scope(text="", points=tuple(points))
-    holding = [point["name"] for point in points if point["word"] in HOLDS]
-    text = f"holds at {len(holding)} of {len(points)} points"
-    return Scope(text=f"{text}: {', '.join(holding)}" if holding else text, points=tuple(points))
+    return Scope(text=_counted(points), points=tuple(points))
+
+
+def _counted(points: Sequence[Mapping[str, Any]]) -> str:
+    counts = {fate: sum(1 for point in points if point["word"] in words) for fate, words in FATES.items()}
+    counts["no figure"] = len(points) - sum(counts.values())
+    parts = [f"{fate} at {count}" for fate, count in counts.items() if count or fate == "holds"]
+    holding = ", ".join(str(point["name"]) for point in points if point["word"] in HOLDS)
+    some = f"; it holds at {holding}" if 0 < counts["holds"] < len(points) else ""
+    return f"{', '.join(parts)} of {len(points)} points{some}"
 
 
 def _sites(claim: Claim, primary: Site, blocks: Sequence[BlockResult]) -> list[Site]:

@@ -91,6 +91,22 @@ def level_interval(values: Sequence[float], *, dropped: int = 0) -> Interval | N
     )  # fmt: skip
 
 
+def offset_shown(ratios: Sequence[float], tests: int = 1) -> float:
+    """The smallest offset from 1, as a share, that ratios of this spread tell apart from it: half of their interval.
+
+    Args:
+        tests: how many are corrected for, at Holm's strictest step: each at 0.05 ÷ tests.
+
+    Returns:
+        Infinity for a single ratio.
+    """
+    summary = summarise([math.log(ratio) for ratio in ratios])
+    if summary.count < 2:
+        return math.inf
+    quantile = t_quantile(summary.count - 1, 1 - (1 - LEVEL) / (2 * tests))
+    return math.expm1(min(quantile * summary.standard_error, FARTHEST))
+
+
 def p_value(difference: float, standard_error: float, freedom: float) -> float:
     """Two-sided p of Student's t for a mean `difference` from zero; 1 where nothing is known of its error."""
     if not math.isfinite(standard_error):

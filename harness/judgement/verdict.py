@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.experiment.study import FEWEST_ROUNDS
@@ -20,10 +21,7 @@ from harness.judgement.judged import Interval, Word
 from harness.judgement.metrics import Metric, Shape, Statistic
 from harness.judgement.pairs import Measured
 from harness.judgement.stats import MOST_ROUNDS, rounds_to_settle
-from harness.judgement.words import claimed_range, number, span
-
-#: Ends this close are the same: 1 - 0.7 is 0.30000000000000004.
-CLOSE = 1e-9
+from harness.judgement.words import claimed_range, number, same, span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +35,12 @@ class Decision:
 
 def word_for(low: float | None, high: float | None, lo: float, hi: float) -> Word:
     """The word for a claimed range [low, high] (None: open) and an interval [lo, hi]."""
-    if low is not None and hi < low and not _same(hi, low):
+    if low is not None and hi < low and not same(hi, low):
         return Word.REFUTED_BELOW
-    if high is not None and lo > high and not _same(lo, high):
+    if high is not None and lo > high and not same(lo, high):
         return Word.REFUTED_ABOVE
-    above = low is None or lo >= low or _same(lo, low)
-    below = high is None or hi <= high or _same(hi, high)
+    above = low is None or lo >= low or same(lo, low)
+    below = high is None or hi <= high or same(hi, high)
     return Word.CONFIRMED if above and below else Word.INCONCLUSIVE
 
 
@@ -56,8 +54,8 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
     if ends is None:
         return Decision(word=Word.INCONCLUSIVE, reason="a single round gives no interval; run three at least")
     if metric.statistic.has_interval and 0 < interval.rounds < FEWEST_ROUNDS:
-        few = f"{interval.rounds} rounds are too few to judge {span(metric, interval)} by; run three at least"
-        return Decision(word=Word.INCONCLUSIVE, reason=few)
+        few = f"{interval.rounds} rounds are too few to judge {span(metric, interval, claim.bounds)} by"
+        return Decision(word=Word.INCONCLUSIVE, reason=f"{few}; run three at least")
     if claim.form == "up-to":
         return _up_to(claim, metric, ends, interval)
     low, high = claim.bounds
@@ -89,6 +87,17 @@ def helped(metric: Metric, interval: Interval | None) -> str:
     return "not shown"
 
 
+def helped_by_name(words: Mapping[str, str]) -> str:
+    """Of several figures, by name: one word where all have the same, else `speed: no; peak memory: yes`.
+
+    Args:
+        words: name → `helped`; figures without a "no difference" have none, and are left out.
+    """
+    if len(set(words.values())) == 1:
+        return next(iter(words.values()))
+    return "; ".join(f"{name}: {word}" for name, word in words.items() if word)
+
+
 def _ends(metric: Metric, interval: Interval) -> tuple[float, float] | None:
     if not metric.statistic.has_interval:
         return interval.value, interval.value
@@ -99,12 +108,12 @@ def _ends(metric: Metric, interval: Interval) -> tuple[float, float] | None:
 
 def _up_to(claim: Claim, metric: Metric, ends: tuple[float, float], interval: Interval) -> Decision:
     goal = claim.bound if claim.bound is not None else math.inf
-    words = number(metric, goal)
-    if ends[0] >= goal or _same(ends[0], goal):
-        return Decision(word=Word.REACHED, reason=f"the whole interval {span(metric, interval)} reaches {words}")
+    words, shown = number(metric, goal), span(metric, interval, claim.bounds)
+    if ends[0] >= goal or same(ends[0], goal):
+        return Decision(word=Word.REACHED, reason=f"the whole interval {shown} reaches {words}")
     if ends[1] < goal:
-        return Decision(word=Word.NOT_REACHED, reason=f"{span(metric, interval)} stays below {words}")
-    return Decision(word=Word.NOT_REACHED, reason=f"{span(metric, interval)} crosses {words}: reaching it is not shown")
+        return Decision(word=Word.NOT_REACHED, reason=f"{shown} stays below {words}")
+    return Decision(word=Word.NOT_REACHED, reason=f"{shown} crosses {words}: reaching it is not shown")
 
 
 def _needed(metric: Metric, found: Measured, low: float | None, high: float | None) -> int | None:
@@ -121,7 +130,7 @@ def _needed(metric: Metric, found: Measured, low: float | None, high: float | No
 
 
 def _sentence(word: Word, claim: Claim, metric: Metric, interval: Interval, needed: int | None) -> str:
-    shown = span(metric, interval)
+    shown = span(metric, interval, claim.bounds)
     single = interval.low is None or interval.low == interval.high
     what = shown if single else f"the whole interval {shown}"
     wanted = claimed_range(metric, claim)
@@ -148,7 +157,3 @@ def _judged_as(metric: Metric, *, better: bool) -> str:
 
 def _inside(end: float, interval: Interval) -> bool:
     return interval.low is not None and interval.high is not None and interval.low <= end <= interval.high
-
-
-def _same(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)

@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import Interval
-from harness.judgement.metrics import Metric, metric_named
+from harness.judgement.metrics import Metric, Shape, metric_named
+
+#: Ends this close are the same: 1 - 0.7 is 0.30000000000000004.
+CLOSE = 1e-9
+#: Digits beyond the usual ones that tell a figure from a bound.
+MOST_MORE = 4
+#: Units that a name need not repeat.
+TIMES = frozenset({"seconds", "ms"})
+#: Ends of a claimed range; None where it is open.
+Bounds = Sequence[float | None]
 
 
-def number(metric: Metric, value: float) -> str:
-    """`1.48x`, `47.3%`, `12.4 GiB`, `3.2 seconds`, by the metric's unit; enough digits to tell 0.998x from 1x."""
+def number(metric: Metric, value: float, apart: Bounds = ()) -> str:
+    """`1.48x`, `47.3%`, `12.4 GiB`, `3.2 seconds`, by the metric's unit; enough digits to tell 0.998x from 1x.
+
+    Args:
+        apart: values that it must not look equal to unless it is: 1.198x, not 1.20x, beside a bound of 1.2x.
+    """
+    others = [end for end in apart if end is not None and not same(value, end)]
+    texts = (_text(metric, value, more) for more in range(MOST_MORE))
+    clear = (text for more, text in enumerate(texts) if all(text != _text(metric, end, more) for end in others))
+    return next(clear, _text(metric, value, MOST_MORE))
+
+
+def same(one: float, other: float) -> bool:
+    """Equal but for rounding of the computer."""
+    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
+
+
+def _text(metric: Metric, value: float, more: int) -> str:
+    """With `more` digits than usual."""
     if not math.isfinite(value):
         return "∞" if value > 0 else "-∞"
     if metric.unit == "share":
-        return f"{100 * value:.{2 if 0.995 <= abs(value) < 1.005 else 1}f}%"
+        return f"{100 * value:z.{more + (2 if 0.995 <= abs(value) < 1.005 else 1)}f}%"
     if metric.unit == "bytes":
-        return _size(value)
+        return _size(value, more)
     if metric.unit == "x":
-        return f"{value:.{_digits(value)}f}x"
-    return f"{value:.4g} {metric.unit}".strip()
+        return f"{value:.{more + _digits(value)}f}x"
+    return f"{value:.{more + 4}g} {metric.unit}".strip()
 
 
 def bound(metric: Metric, value: float) -> str:
@@ -32,20 +59,62 @@ def bound(metric: Metric, value: float) -> str:
     return f"{value:.6g}x" if metric.unit == "x" else f"{value:.6g} {metric.unit}".strip()
 
 
-def measured(metric: Metric, interval: Interval) -> str:
-    """`1.48x [1.46x, 1.50x]`; the value alone where the rules give no interval, or one too narrow to show."""
-    value = number(metric, interval.value)
+def measured(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
+    """`1.48x [1.46x, 1.50x]`; the value alone where the rules give no interval, or one too narrow to show.
+
+    What saves less than nothing `needs 12.0% more`. `bounds` are those that no figure may seem to reach (`number`).
+    """
+    if _costs(metric, interval):
+        more = _negative(interval)
+        return f"needs {number(metric, more.value)} more{_beside(metric, more)}"
+    return f"{number(metric, interval.value, bounds)}{_beside(metric, interval, bounds)}"
+
+
+def phrase(metric: Metric, interval: Interval) -> str:
+    """A figure by itself, such that its direction is plain: `turnaround time 25.19x shorter [21.73x, 29.21x]`."""
+    if _costs(metric, interval):
+        more = _negative(interval)
+        return f"{metric.subject} {number(metric, more.value)} more{_beside(metric, more)}"
+    if metric.shape is not Shape.INVERSE:
+        return f"{metric.subject if metric.unit in TIMES else title(metric)} {measured(metric, interval)}"
+    above, below = metric.comparatives
+    shown, word = (interval, above) if interval.value >= 1 else (_reciprocal(interval), below)
+    return f"{metric.subject} {number(metric, shown.value)} {word}{_beside(metric, shown)}"
+
+
+def title(metric: Metric) -> str:
+    """A metric as it is called before its value."""
+    return (metric.name.partition(":")[2] or metric.name).replace("_", " ").replace(".", " ")
+
+
+def _beside(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
+    """The interval after its value; nothing where there is none, or one too narrow to show."""
     if interval.low is None or interval.high is None:
-        return value
-    ends = {number(metric, interval.low), number(metric, interval.high)}
-    return value if ends == {value} else f"{value} {span(metric, interval)}"
+        return ""
+    ends = {number(metric, each, bounds) for each in (interval.value, interval.low, interval.high)}
+    return "" if len(ends) == 1 else f" {span(metric, interval, bounds)}"
 
 
-def span(metric: Metric, interval: Interval) -> str:
+def span(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
     low, high = interval.low, interval.high
     if low is None or high is None:
-        return number(metric, interval.value)
-    return f"[{number(metric, low)}, {number(metric, high)}]"
+        return number(metric, interval.value, bounds)
+    return f"[{number(metric, low, bounds)}, {number(metric, high, bounds)}]"
+
+
+def _costs(metric: Metric, interval: Interval) -> bool:
+    """Whether it "saves" less than nothing, beyond rounding."""
+    return metric.shape is Shape.SAVED and float(number(metric, interval.value).rstrip("%")) < 0
+
+
+def _negative(interval: Interval) -> Interval:
+    low, high = (None if end is None else -end for end in (interval.high, interval.low))
+    return replace(interval, value=-interval.value, low=low, high=high)
+
+
+def _reciprocal(interval: Interval) -> Interval:
+    low, high = (None if end is None else 1 / end for end in (interval.high, interval.low))
+    return replace(interval, value=1 / interval.value, low=low, high=high)
 
 
 def claimed(claim: Claim) -> str:
@@ -55,15 +124,17 @@ def claimed(claim: Claim) -> str:
     if claim.form == "order":
         return " > ".join(entry.title for entry in claim.order)
     metric = metric_named(claim.metric)
-    name = metric.name.partition(":")[2].replace("_", " ") or metric.name.replace("_", " ")
+    name, closing = title(metric), ""
+    if metric.shape is Shape.INVERSE:
+        name, closing = metric.subject, f" {metric.comparatives[0]}"
     if claim.expect is not None:
         return f"{name} is {show_value(claim.expect)}"
     if claim.limit is not None:
-        return f"{name} {claim.limit:g}x for many devices"
+        return f"{name} {claim.limit:g}x{closing} for many devices"
     if claim.form == "product":
         name = "stack"
     words = claimed_range(metric, claim)
-    return f"{name} {words}" if words else claim.statement
+    return f"{name} {words}{closing}" if words else claim.statement
 
 
 def claimed_range(metric: Metric, claim: Claim) -> str:
@@ -78,6 +149,11 @@ def claimed_range(metric: Metric, claim: Claim) -> str:
     return f"{bound(metric, low)} to {bound(metric, high)}"
 
 
+def rounds(count: int) -> str:
+    """`1 round`, `3 rounds`."""
+    return f"{count} round{'' if count == 1 else 's'}"
+
+
 def show_value(value: object) -> str:
     """A figure of any type."""
     if isinstance(value, bool):
@@ -90,10 +166,14 @@ def point(settings: Mapping[str, object]) -> str:
     return show_settings(settings) if settings else ""
 
 
-def _size(value: float) -> str:
+def _size(value: float, more: int = 0) -> str:
     """Bytes as `12.40 GiB` or `1.00 MiB`."""
-    return f"{value / 2**30:.2f} GiB" if abs(value) >= 2**30 else f"{value / 2**20:.2f} MiB"
+    digits = 2 + more
+    return f"{value / 2**30:.{digits}f} GiB" if abs(value) >= 2**30 else f"{value / 2**20:.{digits}f} MiB"
 
 
 def _digits(value: float) -> int:
+    """After the point: more near 1, where the difference counts, and below 0.1, where two would leave one figure."""
+    if 0 < value < 0.1:
+        return 2 - math.floor(math.log10(value))
     return 3 if 0.95 < value < 1.05 else 2 if value < 100 else 0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.judgement.judged import ArmResult, BlockResult, Verdict
-from harness.report.tables import VIEWS, figure_means
+from harness.report.tables import VIEWS, figure_means, speed_unit
 from harness.results.record import Record
 
 Row = Mapping[str, object]
@@ -71,6 +71,7 @@ def _cell_row(block: BlockResult, arm: ArmResult) -> Row:
         "sweep": " ".join(f"{axis}={value}" for axis, value in block.sweep.items()), "cell": arm.name, "role": arm.role,
         "outcomes": " ".join(f"{name}={number}" for name, number in arm.outcomes.items()),
         "tokens_per_second": arm.tokens_per_second, "spread": arm.spread, "noise": arm.noise,
+        "speedup_of": speed_unit([block]),
         "speedup": speedup and speedup.value, "speedup_low": speedup and speedup.low,
         "speedup_high": speedup and speedup.high, "rounds": speedup and speedup.rounds,
         **{f"peak_{view}_bytes": arm.memory[view][0] if view in arm.memory else None for view in VIEWS},

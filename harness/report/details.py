@@ -8,12 +8,12 @@ from typing import Any
 
 from harness.judgement.judged import Interval, Verdict
 from harness.judgement.metrics import Metric
-from harness.judgement.words import measured
+from harness.judgement.words import Bounds, measured
 from harness.report import formats
 from harness.report.tables import Table
 
 #: What the section of a claim shows in its own way.
-SHOWN_ELSEWHERE = frozenset({"statement", "documents", "notes", "suspect", "figures"})
+SHOWN_ELSEWHERE = frozenset({"statement", "documents", "notes", "suspect", "figures", "shown", "beside"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,32 +30,33 @@ class Detail:
 def details(verdict: Verdict, metric: Metric | None) -> tuple[Detail, ...]:
     """Every entry that holds something."""
     found = (
-        _points(value, metric) if name == "points" else _detail(str(name), value)
+        _points(value, metric, (verdict.low, verdict.high)) if name == "points" else _detail(str(name), value)
         for name, value in verdict.details.items()
         if name not in SHOWN_ELSEWHERE
     )
     return tuple(each for each in found if each.table or each.text not in {"", formats.ABSENT})
 
 
-def _points(points: object, metric: Metric | None) -> Detail:
+def _points(points: object, metric: Metric | None, bounds: Bounds) -> Detail:
     """The verdict at every point and for every further cell; nothing where there is only the one."""
     if not isinstance(points, list | tuple) or len(points) < 2 or metric is None:
         return Detail(title="points")
     rows = tuple(
-        (str(each["name"]), _measured(each, metric), str(each["rounds"]), str(each["word"]), str(each["reason"]))
+        (str(each["name"]), _measured(each, metric, bounds), *map(str, (each["rounds"], each["word"], each["reason"])))
         for each in points
     )
-    columns = ("where", f"{metric.name.replace('_', ' ')} [95% interval]", "rounds", "verdict", "why")
+    interval = " [95% interval]" if metric.statistic.has_interval else ""
+    columns = ("where", f"{metric.meaning}{interval}", "rounds", "verdict", "why")
     caption = "The same claim at every point and for every further cell"
     return Detail(
         title="points", table=Table(caption=caption, columns=columns, rows=rows, numeric=frozenset({1, 2})), folded=True
     )
 
 
-def _measured(point: Mapping[str, Any], metric: Metric) -> str:
+def _measured(point: Mapping[str, Any], metric: Metric, bounds: Bounds) -> str:
     if point["value"] is None:
         return formats.ABSENT
-    return measured(metric, Interval(value=point["value"], low=point["low"], high=point["high"]))
+    return measured(metric, Interval(value=point["value"], low=point["low"], high=point["high"]), bounds)
 
 
 def _detail(name: str, value: object) -> Detail:

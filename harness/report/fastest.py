@@ -45,6 +45,8 @@ def fastest_part(blocks: Sequence[BlockResult]) -> Part:
             for (block, arm), why in zip(found, whys, strict=True)
         ),
         numeric=frozenset(range(5, 8 + len(shown))),
+        notes=tuple(formats.sentence(f"no shares on {_devices(block, arm)}: {why.disagreement}")
+                    for block, arm in found if (why := why_of(arm)) is not None and why.disagreement),
     )  # fmt: skip
     rows: list[Row] = [
         {"model": block.model, "device": _devices(block, arm), "study": block.study, "cell": _settings(arm),

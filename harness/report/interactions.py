@@ -12,7 +12,7 @@ from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.report import formats
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, changes, dot, faster, figure_name
+from harness.report.measure import changes, dot, faster, figure_name, timed_baseline_of
 from harness.report.part import Part
 from harness.report.tables import Table, interval, titled
 
@@ -33,7 +33,7 @@ class Combination:
 
 def combinations_of(block: BlockResult) -> tuple[Combination, ...]:
     """Cells of two or more changes whose single changes were each measured in the same block."""
-    baseline = baseline_of(block)
+    baseline = timed_baseline_of(block)
     if baseline is None:
         return ()
     cells = {frozenset(changes(arm, baseline).items()): arm for arm in block.arms if arm.role == "cell"}

@@ -12,7 +12,7 @@ from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, changes, dot, faster, figure_name
+from harness.report.measure import changes, dot, faster, figure_name, timed_baseline_of
 from harness.report.part import Part
 from harness.report.tables import Table, interval, titled
 
@@ -54,7 +54,7 @@ def wholes_of(blocks: Sequence[BlockResult]) -> list[Whole]:
 
 def _parts_of(block: BlockResult) -> tuple[ArmResult, dict[str, ArmResult]] | None:
     """The stack, and by axis the stack without it."""
-    baseline = baseline_of(block)
+    baseline = timed_baseline_of(block)
     if baseline is None:
         return None
     cells = {frozenset(changes(arm, baseline).items()): arm for arm in block.arms if arm.role == "cell"}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.report import formats
+from harness.report.reproduce import commands
 from harness.report.tables import Table
 from harness.results.record import Record
 
@@ -22,43 +23,31 @@ class Machine:
     """The first lines of a report."""
 
     title: str
-    """`NVIDIA H100 80GB HBM3`, `2 × …`, or the processor where there is no GPU."""
+    """`NVIDIA H100 80GB HBM3`, `2 × …`, `…: 1, 2 and 4 devices, 22 GPUs in all`, or the processor without a GPU."""
     facts: tuple[tuple[str, str], ...]
     when: str
     trials: str
+    code: str
+    """Of how many trials the measuring code was committed: what ran with changes on top stands in no repository."""
     warning: str
     """What limits everything below: smoke scale, no GPU, several machines. Empty when nothing does."""
     environment: Table
     commands: tuple[str, ...]
 
 
-def describe(records: Sequence[Record]) -> Machine:
-    """Sum up the environments of all records."""
+def describe(records: Sequence[Record], matrix: str = "matrix.yaml") -> Machine:
+    """Sum up the environments of all records; `matrix` is the file that has their studies."""
     environments = _environments(records)
-    titles = list(dict.fromkeys(_title(environment) for environment, _ in environments))
+    titles = _titles([environment for environment, _ in environments])
     return Machine(
         title="; ".join(titles) or "no machine: nothing was run",
+        code=_code(records),
         facts=_facts(environments[0][0]) if environments else (),
         when=_when(records),
         trials=_trials(records),
         warning=_warning(records, titles),
         environment=_table(environments),
-        commands=reproduce(records),
-    )
-
-
-def reproduce(records: Sequence[Record]) -> tuple[str, ...]:
-    """The command lines that measure all of this again."""
-    commits = list(dict.fromkeys(str(each.environment.get("git_commit") or "") for each in records))
-    checkout = [f"git checkout {commits[0]}"] if len(commits) == 1 and commits[0].strip("0") else []
-    smoke = bool(records) and all(record.scale == "smoke" for record in records)
-    rounds = max((record.round for record in records), default=0)
-    flags = f"{' --scale smoke' if smoke else ''}{f' --rounds {rounds}' if rounds else ''}"
-    return (
-        *checkout,
-        "pip install -c constraints.txt '.[train]'",
-        f"claimbench run --matrix matrix.yaml{flags}",
-        "claimbench report",
+        commands=commands(records, matrix),
     )
 
 
@@ -89,6 +78,36 @@ def _environments(records: Sequence[Record]) -> list[tuple[dict[str, Any], int]]
         same[text] += count
         found.setdefault(text, kept[key])
     return [(found[text], count) for text, count in sorted(same.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _titles(environments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One for each kind of machine: the same GPU, however many of them a trial had."""
+    kinds: dict[frozenset[str], list[Mapping[str, Any]]] = {}
+    for environment in environments:
+        names = frozenset(str(device["name"]) for device in environment.get("devices") or ())
+        kinds.setdefault(names or frozenset({_title(environment)}), []).append(environment)
+    return [_kind(group) for group in kinds.values()]
+
+
+def _kind(environments: Sequence[Mapping[str, Any]]) -> str:
+    """`NVIDIA H200: 1, 2 and 4 devices, 22 GPUs in all`; a title as of one environment where nothing varies."""
+    titles = list(dict.fromkeys(_title(environment) for environment in environments))
+    devices = [device for environment in environments for device in environment.get("devices") or ()]
+    counts = sorted({len(environment.get("devices") or ()) for environment in environments})
+    gpus = len({device["uuid"] for device in devices if device.get("uuid")})
+    several = f", {gpus} GPUs in all" if gpus > max(counts) else ""
+    if len(titles) == 1 or len({device["name"] for device in devices}) > 1:
+        return "; ".join(titles) + several
+    numbers = ", ".join(map(str, counts[:-1]))
+    return f"{devices[0]['name']}: {numbers} and {counts[-1]} devices{several}"
+
+
+def _code(records: Sequence[Record]) -> str:
+    """`code: committed in 893 trials, with uncommitted changes in 292`."""
+    states = Counter(record.environment.get("git_dirty") for record in records)
+    words = {False: "committed", True: "with uncommitted changes", None: "in an unknown state"}
+    parts = [f"{word} in {formats.plural(states[state], 'trial')}" for state, word in words.items() if states[state]]
+    return f"code: {', '.join(parts)}" if parts else ""
 
 
 def _title(environment: Mapping[str, Any]) -> str:

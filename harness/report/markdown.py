@@ -29,10 +29,11 @@ def code_line(text: str) -> Safe:
 
 
 def table(content: Table) -> Safe:
-    """A Markdown table; numbers to the right, rows that stand out in bold."""
+    """A Markdown table; numbers to the right, rows that stand out in bold; its notes as points below it."""
     rule = ["---:" if index in content.numeric else "---" for index in range(len(content.columns))]
     rows = [_row(row, bold=index in content.strong) for index, row in enumerate(content.rows)]
-    return Safe("\n".join([_row(content.columns), f"| {' | '.join(rule)} |", *rows]))
+    notes = [f"- {escape_text(note)}" for note in content.notes]
+    return Safe("\n".join([_row(content.columns), f"| {' | '.join(rule)} |", *rows, *(["", *notes] if notes else [])]))
 
 
 def _row(cells: tuple[str, ...], *, bold: bool = False) -> str:

@@ -51,6 +51,13 @@ def baseline_of(block: BlockResult) -> ArmResult | None:
     return next((arm for arm in block.arms if arm.role == "baseline"), None)
 
 
+def timed_baseline_of(block: BlockResult) -> ArmResult | None:
+    """The same where its speed is tokens/s. Kinds without have gains that are something else: samples/s of a trial that
+    starts its workers is no speed of a training."""
+    found = baseline_of(block)
+    return found if found and found.tokens_per_second else None
+
+
 def measured(
     block: BlockResult, cell: Mapping[str, object], baseline: Mapping[str, object], metric: Metric, view: str
 ) -> Reading:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
+from statistics import median_high
 
 from harness.judgement.judged import BlockResult, Interval
+from harness.judgement.stats import LEVEL, offset_shown
 from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
@@ -16,6 +19,8 @@ from harness.report.tables import Table, interval, place_of
 
 #: Controls in the figure, and four times as many in the table; `tables/noise.csv` has all.
 MOST_DOTS = 28
+#: A control that could not have shown an offset of this share clears nothing.
+COARSE = 0.05
 #: A block with its A/A control.
 Floor = tuple[BlockResult, Interval]
 
@@ -32,44 +37,86 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     return Part(
         anchor="noise", title=title, short="Noise floor", pictures=(picture,) if picture else (),
         lead="Every study runs its baseline a second time under another name. What this control shows is what noise "
-        "alone can do.",
-        sentences=(_sentence(floors),), tables=(_noise_table(blocks),), rows=tuple(_row(*each) for each in floors),
+        "alone can do. How large an offset it could have shown depends on its spread and on its rounds: half of its "
+        "interval by itself, more where all controls of the run are corrected for.",
+        sentences=_sentences(floors), tables=(_noise_table(blocks, len(floors)),),
+        rows=tuple(_row(*each, len(floors)) for each in floors),
     )  # fmt: skip
 
 
 def _picture(floors: Sequence[Floor], gallery: Gallery) -> Picture | None:
     widest = sorted(floors, key=lambda each: -abs(each[1].value - 1))[:MOST_DOTS]
-    dots = [dot(place_of(block), floor, marked=block.suspect) for block, floor in widest]
+    dots = [dot(place_of(block), floor, marked=block.suspect or block.control_differs) for block, floor in widest]
     shown = f"the {len(dots)} furthest from 1 of {len(floors)}" if len(floors) > len(dots) else "all studies"
     drawing = partial(bars.dots, values=dots, x_label="A/A control ÷ baseline, 95% interval", lines=[("", 1.0)])
     size = (6.6, bars.height([dot.name for dot in dots], each=0.26, rest=0.8))
-    return gallery.draw("noise-floor", f"A/A controls, {shown}; diamonds are suspect.", drawing, size=size)
+    return gallery.draw(
+        "noise-floor", f"A/A controls, {shown}; diamonds are suspect, or stand out by themselves.", drawing, size=size
+    )
 
 
-def _sentence(floors: Sequence[Floor]) -> str:
-    suspects = ", ".join(place_of(block) for block, _ in floors if block.suspect)
+def _sentences(floors: Sequence[Floor]) -> tuple[str, ...]:
     reach = max(abs(end - 1) for _, floor in floors for end in (floor.value, floor.low, floor.high) if end is not None)
-    after = "after Holm's correction"
-    verdict = f"Suspect {after}: {suspects}." if suspects else f"None is suspect {after}."
     controls = formats.plural(len(floors), "control")
-    return f"{controls}; the interval of the widest reaches {formats.share(reach)} from 1. {verdict}"
+    widest = f"{controls}; the interval of the widest reaches {formats.share(reach)} from 1."
+    return (widest, _corrected(floors), *_by_themselves(floors), *_strayed(floors))
 
 
-def _row(block: BlockResult, floor: Interval) -> Row:
+def _corrected(floors: Sequence[Floor]) -> str:
+    """What the correction leaves, and whether it could have shown anything else."""
+    suspects = ", ".join(place_of(block) for block, _ in floors if block.suspect)
+    said = f"Suspect after Holm's correction: {suspects}." if suspects else "None is suspect after Holm's correction."
+    offsets = [offset_shown(floor.observed, len(floors)) for _, floor in floors]
+    blind = sum(1 for offset in offsets if offset > COARSE)
+    middle = median_high(offsets)
+    usual = f"an offset of {_offset(middle)}" if math.isfinite(middle) else "nothing, being a single round"
+    said += f" The control in the middle could have shown {usual}"
+    if not blind:
+        return f"{said}; every one of them an offset of {COARSE:.0%}."
+    return (f"{said}; {blind} of {len(floors)} could not have shown one of {COARSE:.0%}. That these are not suspect "
+            "says little: the correction is too coarse for their rounds.")  # fmt: skip
+
+
+def _by_themselves(floors: Sequence[Floor]) -> list[str]:
+    apart = [f"{place_of(block)} ({interval(floor)})" for block, floor in floors if block.control_differs]
+    chance = f"by chance {(1 - LEVEL) * len(floors):.1f} of {len(floors)} would"
+    return [f"Standing out by itself, without the correction ({chance}): {', '.join(apart)}."] if apart else []
+
+
+def _strayed(floors: Sequence[Floor]) -> list[str]:
+    return [f"The control of {place_of(block)} fails parity, the baseline run twice did not train the same: "
+            f"{block.control_strays}. Parity of the other cells there proves less."
+            for block, _ in floors if block.control_strays]  # fmt: skip
+
+
+def _offset(share: float) -> str:
+    """`0.3%`; beyond doubling it is no figure any more."""
+    return formats.share(share) if share <= 1 else "over 100%"
+
+
+def _row(block: BlockResult, floor: Interval, controls: int) -> Row:
     return {
         "study": block.study, "block": block.block, "control": floor.value, "low": floor.low, "high": floor.high,
-        "suspect": block.suspect,
+        "suspect": block.suspect, "apart_by_itself": block.control_differs, "parity_reason": block.control_strays,
+        "offset_shown": _finite(floor, 1), "offset_shown_corrected": _finite(floor, controls),
     }  # fmt: skip
 
 
-def _noise_table(blocks: Sequence[BlockResult]) -> Table:
+def _finite(floor: Interval, tests: int) -> float | None:
+    """The offset that it could show; None for a single round, which shows nothing."""
+    return offset_shown(floor.observed, tests) if len(floor.observed) > 1 else None
+
+
+def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
     rows = [
         (
             place_of(block),
             interval(block.noise_floor),
-            _spread(block),
+            _word(block, controls),
+            _could_show(block.noise_floor, 1),
+            _could_show(block.noise_floor, controls),
             str(block.rounds),
-            "suspect" if block.suspect else "ok",
+            _spread(block),
             "; ".join(block.warnings) or formats.ABSENT,
         )
         for block in blocks[: 4 * MOST_DOTS]
@@ -77,16 +124,33 @@ def _noise_table(blocks: Sequence[BlockResult]) -> Table:
     return Table(
         caption="A/A control of each block",
         rows=tuple(rows),
-        numeric=frozenset({1, 2, 3}),
+        numeric=frozenset({1, 3, 4, 5, 6}),
         columns=(
             "block",
             "control ÷ baseline [95% interval]",
-            "largest spread of a cell",
-            "rounds",
             "control",
+            "could show, by itself",
+            "could show, corrected",
+            "rounds",
+            "largest spread of a cell",
             "warnings",
         ),
     )
+
+
+def _could_show(floor: Interval | None, tests: int) -> str:
+    offset = _finite(floor, tests) if floor else None
+    return formats.ABSENT if offset is None else _offset(offset)
+
+
+def _word(block: BlockResult, controls: int) -> str:
+    floor = block.noise_floor
+    if floor is None or len(floor.observed) < 2:
+        return formats.ABSENT
+    alone, corrected = (offset_shown(floor.observed, tests) <= COARSE for tests in (1, controls))
+    apart = "suspect" if block.suspect else "stands out by itself" if block.control_differs else ""
+    return ", ".join(filter(None, [apart, "fails parity" if block.control_strays else ""])) or (
+        "ok" if corrected else "ok by itself" if alone else "too coarse to tell")  # fmt: skip
 
 
 def _spread(block: BlockResult) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.judgement.claims import Claims
+from harness.judgement.claims import Claim, Claims
 from harness.judgement.judged import BlockResult, Judgement
-from harness.judgement.site import current
+from harness.judgement.places import fits
+from harness.judgement.site import Absent, blocks_of, current
 from harness.report.agreement import agreement_part
 from harness.report.contradictions import Contradiction, contradictions
 from harness.report.csvs import Row
@@ -18,6 +19,7 @@ from harness.report.interactions import interactions_part
 from harness.report.leave_one_out import leave_one_out_part
 from harness.report.levels import estimator_part, targets_part
 from harness.report.noise import noise_part
+from harness.report.order import natural
 from harness.report.part import Part
 from harness.report.pictures import memory_picture, phases_picture
 from harness.report.stack import stack_part
@@ -69,13 +71,26 @@ def _drawn_part(anchor: str, title: str, short: str, pictures: Sequence[Picture]
 
 
 def _drawn(blocks: Sequence[BlockResult], claims: Claims) -> list[BlockResult]:
-    """The first block of each training study: those that claims are about first, in the order of the claims."""
-    first: dict[str, BlockResult] = {}
+    """A block of each training study: those that claims are about first, in the order of the claims."""
+    groups: dict[str, list[BlockResult]] = {}
     for block in (each for each in blocks if each.kind == "training"):
-        first.setdefault(block.study, block)
+        groups.setdefault(block.study, []).append(block)
     asked = [claim.study for claim in claims.claims.values()]
-    ranks = {study: asked.index(study) if study in asked else len(asked) for study in first}
-    return sorted(first.values(), key=lambda block: ranks[block.study])[:MOST_DRAWN]
+    ranks = {study: asked.index(study) if study in asked else len(asked) for study in groups}
+    studies = sorted(groups, key=lambda study: ranks[study])[:MOST_DRAWN]
+    return [_telling(groups[study], [each for each in claims.claims.values() if each.study == study])
+            for study in studies]  # fmt: skip
+
+
+def _telling(blocks: Sequence[BlockResult], claims: Sequence[Claim]) -> BlockResult:
+    """The block at the point that the study's claims name, else at its largest: on one device ZeRO shards nothing.
+
+    Of several there the one that counts (`site.blocks_of`).
+    """
+    found = blocks_of(blocks[0].study, "any", blocks)
+    ranked = list(blocks) if isinstance(found, Absent) else found
+    named = [block for claim in claims if claim.at for block in ranked if fits(block.sweep, claim.at)]
+    return named[0] if named else max(ranked, key=lambda block: [*map(natural, map(str, block.sweep.values()))])
 
 
 def _each(blocks: Sequence[BlockResult], gallery: Gallery, draw: Draw) -> list[Picture]:

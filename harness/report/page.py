@@ -15,12 +15,15 @@ from harness.report.claim_page import ClaimPage, claim_pages
 from harness.report.figures.gallery import Gallery
 from harness.report.machine import Machine, describe
 from harness.report.overview import Overview, overview
+from harness.report.reproduce import again
 from harness.results.record import Record
 
 #: Rows of excluded trials on the page; all are in `tables/excluded.csv`.
 EXCLUDED_SHOWN = 100
 #: Blocks shown in full; the rest are in `tables/cells.csv`. The default matrix has about a hundred.
 BLOCKS_SHOWN = 250
+#: In a command, where no claim is about the trials' studies: they are of another matrix than the claims'.
+UNKNOWN_MATRIX = "THE-MATRIX-OF-THESE-STUDIES.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,8 @@ class Page:
 
     name: str
     machine: Machine
+    again: dict[str, str]
+    """Claim → the command that measures it again."""
     counts: tuple[verdicts.Count, ...]
     claims: tuple[ClaimPage, ...]
     looks: tuple[tuple[str, verdicts.Look], ...]
@@ -54,7 +59,9 @@ def build(judgement: Judgement, claims: Claims, records: Sequence[Record], galle
     excluded = excluded_rows(judgement.excluded)
     whole = overview(judgement, claims, gallery)
     return Page(
-        name=name, machine=describe(records), counts=verdicts.counts(judgement.verdicts), claims=pages,
+        name=name, machine=describe(records, "matrix.yaml" if pages or not records else UNKNOWN_MATRIX),
+        again={one.verdict.claim: again(one.claim, records) for one in pages},
+        counts=verdicts.counts(judgement.verdicts), claims=pages,
         looks=tuple((word.value, look) for word, look in verdicts.LOOKS.items() if word in present),
         claims_table=_claims_table(pages), studies=tables.studies(judgement.blocks[:BLOCKS_SHOWN]), overview=whole,
         studies_more=max(0, len(judgement.blocks) - BLOCKS_SHOWN), budget=gallery.budget,

@@ -7,6 +7,7 @@ from functools import partial
 from statistics import fmean
 
 from harness.judgement.judged import ArmResult, BlockResult, Verdict
+from harness.judgement.pairs import device_count
 from harness.report import formats
 from harness.report.figures import bars, curves
 from harness.report.figures.gallery import Gallery, Picture
@@ -44,7 +45,8 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
         neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
     )  # fmt: skip
     where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
-    caption = f"{names}: {sweep.metric.meaning}, by {where}, with 95% intervals; claimed range as a band."
+    intervals = ", with 95% intervals" if sweep.metric.statistic.has_interval else ""
+    caption = f"{names}: {sweep.metric.meaning}, by {where}{intervals}; claimed range as a band."
     if beyond:
         caption += " Dotted: extrapolated by the form that fits best."
     fixed = formats.slug(sweep.fixed) if sweep.fixed else ""
@@ -99,9 +101,16 @@ def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     }  # fmt: skip
     if not any("allocated" in seen for seen in cells.values()):  # what trains nothing leaves a device as it is
         return None
-    caption = f"Peak memory in study {block.study}, largest of all trials."
+    place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
+    caption = f"Peak memory in study {block.study}{place}, largest of all trials{_on_fullest(block)}."
     drawing = partial(bars.memory, cells=cells)
     return gallery.draw(f"memory-{block.study}", caption, drawing, size=(6.6, bars.height(list(cells), each=0.5)))
+
+
+def _on_fullest(block: BlockResult) -> str:
+    """Of several devices one speaks for all."""
+    several = any(device_count(arm.cell) > 1 for arm in block.arms)
+    return ", on the fullest device" if several else ""
 
 
 def mean_losses(arm: ArmResult) -> list[float]:

@@ -12,7 +12,7 @@ from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, changes, faster, figure_name
+from harness.report.measure import changes, faster, figure_name, timed_baseline_of
 from harness.report.part import Part
 from harness.report.tables import Table, interval, titled
 
@@ -22,7 +22,7 @@ FEWEST_PIECES = 3
 
 def stack_of(block: BlockResult) -> tuple[ArmResult, ...]:
     """The longest chain of cells of which each keeps what the one before it changed and adds to it."""
-    baseline = baseline_of(block)
+    baseline = timed_baseline_of(block)
     if baseline is None:
         return ()
     cells = [(arm, changes(arm, baseline)) for arm in block.arms if arm.role == "cell"]
@@ -90,7 +90,7 @@ class Stack:
 
 
 def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
-    baseline = baseline_of(block)
+    baseline = timed_baseline_of(block)
     if baseline is None:
         return []
     pieces: list[Piece] = []

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.judgement.claims import Claim, show_settings
-from harness.judgement.judged import BlockResult
+from harness.judgement.judged import BlockResult, Interval
 from harness.judgement.metrics import Metric
 from harness.judgement.site import one_a_point, worth
-from harness.judgement.words import number
+from harness.judgement.words import Bounds, measured, number
 from harness.report import formats
 from harness.report.families import Family, families
-from harness.report.measure import measured
+from harness.report.measure import measured as reading
 from harness.report.tables import Table
 
 
@@ -79,13 +79,12 @@ def _sweep(claim: Claim, metric: Metric, group: Sequence[Family], curves: Sequen
     fixed = "; ".join(_own_words(family) for family in group) if len(group) == 1 else ""
     return Sweep(
         study=claim.study, axis=axis, fixed=fixed, metric=metric, curves=tuple(curves),
-        sentences=tuple(sentence for sentence in sentences if sentence), table=_table(axis, fixed, metric, curves),
+        sentences=tuple(sentence for sentence in sentences if sentence),
+        table=_table(claim, axis, fixed, metric, curves),
     )  # fmt: skip
 
 
-def where_it_holds(
-    curve: Curve, axis: str, metric: Metric, bounds: tuple[float | None, float | None], *, named: bool = False
-) -> str:
+def where_it_holds(curve: Curve, axis: str, metric: Metric, bounds: Bounds, *, named: bool = False) -> str:
     """`Holds from sequence length 2048 upward; at 512 it is 1.05x.` Empty where the claim has no range."""
     if bounds == (None, None) or not curve.points:
         return ""
@@ -117,7 +116,7 @@ def _where(points: Sequence[Point], inside: Sequence[bool | None], axis: str) ->
     return f"at {axis} {_and([f'{points[index].x:g}' for index in held])} only"
 
 
-def _inside(point: Point, bounds: tuple[float | None, float | None]) -> bool | None:
+def _inside(point: Point, bounds: Bounds) -> bool | None:
     """True: the whole interval lies in the range; False: all of it outside; None: undecided."""
     if point.different:
         return False
@@ -129,9 +128,12 @@ def _inside(point: Point, bounds: tuple[float | None, float | None]) -> bool | N
     return False if high < floor or low > ceiling else None
 
 
-def _place(point: Point, metric: Metric, bounds: tuple[float | None, float | None]) -> str:
-    remark = " (fast but different)" if point.different else " (undecided)" if _inside(point, bounds) is None else ""
-    return f"at {point.x:g} it is {number(metric, point.value)}{remark}"
+def _place(point: Point, metric: Metric, bounds: Bounds) -> str:
+    if _inside(point, bounds) is None:
+        undecided = measured(metric, Interval(value=point.value, low=point.low, high=point.high), bounds)
+        return f"at {point.x:g} it is {undecided} (undecided)"
+    different = " (fast but different)" if point.different else ""
+    return f"at {point.x:g} it is {number(metric, point.value, bounds)}{different}"
 
 
 def _most_telling(points: Sequence[Point]) -> Sequence[Point]:
@@ -149,7 +151,7 @@ def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Fam
     # of several at one value (in the smoke scale too) the last one stands
     best = {float(site.block.sweep[family.axis]): site.block for site in sorted(sites, key=worth)}
     for x, block in sorted(best.items(), key=lambda each: each[0]):
-        read = measured(block, cell, dict(claim.baseline), metric, claim.view)
+        read = reading(block, cell, dict(claim.baseline), metric, claim.view)
         found = read.interval
         if found is not None:
             points.append(Point(x=x, value=found.value, low=found.low, high=found.high, different=read.different))
@@ -167,12 +169,12 @@ def _own_words(family: Family) -> str:
     return family.fixed.removesuffix(family.blocks[0].device).rstrip(", ")
 
 
-def _table(axis: str, fixed: str, metric: Metric, curves: Sequence[Curve]) -> Table:
+def _table(claim: Claim, axis: str, fixed: str, metric: Metric, curves: Sequence[Curve]) -> Table:
     xs = sorted({point.x for curve in curves for point in curve.points})
     rows = []
     for curve in curves:
         at = {point.x: point for point in curve.points}
-        rows.append((curve.name, *(_cell(metric, at.get(x)) for x in xs)))
+        rows.append((curve.name, *(_cell(metric, at.get(x), claim.bounds) for x in xs)))
     at_fixed = f" at {fixed}" if fixed else ""
     return Table(
         caption=f"{metric.meaning}, by {formats.axis_name(axis)}{at_fixed}", columns=("cell", *(f"{x:g}" for x in xs)),
@@ -180,10 +182,7 @@ def _table(axis: str, fixed: str, metric: Metric, curves: Sequence[Curve]) -> Ta
     )  # fmt: skip
 
 
-def _cell(metric: Metric, point: Point | None) -> str:
+def _cell(metric: Metric, point: Point | None, bounds: Bounds) -> str:
     if point is None:
         return formats.ABSENT
-    value = number(metric, point.value)
-    if point.low is None or point.high is None:
-        return value
-    return f"{value} [{number(metric, point.low)}, {number(metric, point.high)}]"
+    return measured(metric, Interval(value=point.value, low=point.low, high=point.high), bounds)

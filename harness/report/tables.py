@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import TypeVar
 
 from harness.experiment.axes import show_setting
@@ -30,6 +30,8 @@ class Table:
     numeric: frozenset[int] = frozenset()
     strong: frozenset[int] = frozenset()
     """Rows that stand out: the baseline."""
+    notes: tuple[str, ...] = ()
+    """Sentences on single rows, below the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +63,15 @@ def studies(blocks: Iterable[BlockResult]) -> tuple[Study, ...]:
 
 
 def study_table(name: str, blocks: Sequence[BlockResult]) -> Table:
-    """Cell, tokens/s, ratio with interval, peak memory in three views, MFU, parity, outcome, evidence in a word."""
-    lead = _lead_columns(blocks)
+    """Cell, tokens/s (samples/s where no token is counted), ratio with interval, peak memory in three views, MFU,
+    parity, outcome, evidence in a word."""
+    lead, unit = _lead_columns(blocks), speed_unit(blocks)
     columns = (
-        *lead, "cell", "tokens/s", "ratio [95% interval]", "allocated", "reserved", "device", "MFU", "parity gap",
-        "outcome", "evidence",
+        *lead, "cell", unit, f"{unit} ÷ baseline [95% interval]", "allocated", "reserved", "device", "MFU",
+        "parity gap", "outcome", "evidence",
     )  # fmt: skip
     rows = [
-        (*_lead(block, lead), arm.name, formats.rate(arm.tokens_per_second), interval(arm.speedup),
+        (*_lead(block, lead), arm.name, formats.rate(_speed(arm, unit)), interval(arm.speedup),
          *(memory(arm, view) for view in VIEWS[:3]), formats.share(arm.mfu), parity_gap(arm.parity),
          outcome(arm), arm.evidence or formats.ABSENT)
         for block in blocks for arm in block.arms
@@ -123,6 +126,7 @@ def notes(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
     """Each warning and each reason of failure once, with where it was seen."""
     found = [
         *((block, "", warning) for block in blocks for warning in block.warnings),
+        *((block, "control", f"fails parity: {why}") for block in blocks if (why := block.control_strays)),
         *((block, arm.name, flag) for block in blocks for arm in block.arms for flag in arm.flags),
         *((block, arm.name, arm.reason) for block in blocks for arm in block.arms if arm.reason),
     ]  # fmt: skip
@@ -134,6 +138,21 @@ def notes(blocks: Sequence[BlockResult]) -> tuple[str, ...]:
 
     lines = (f"{where(block, arm)}: {text}" for block, arm, text in found)
     return tuple(dict.fromkeys(lines))
+
+
+def speed_unit(blocks: Sequence[BlockResult]) -> str:
+    """What the speeds and ratios of a study are of: `tokens/s`, or `samples/s` of a kind that counts no tokens."""
+    arms = [arm for block in blocks for arm in block.arms]
+    counted = any(arm.tokens_per_second for arm in arms)
+    return "samples/s" if not counted and any(_speed(arm, "samples/s") for arm in arms) else "tokens/s"
+
+
+def _speed(arm: ArmResult, unit: str) -> float | None:
+    """Geometric mean over the ok trials."""
+    if unit == "tokens/s":
+        return arm.tokens_per_second
+    speeds = [trial.samples_per_second for trial in arm.trials if trial.outcome == "ok" and trial.samples_per_second]
+    return geometric_mean(speeds) if speeds else None
 
 
 def place_of(block: BlockResult) -> str:

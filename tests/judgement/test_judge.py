@@ -52,6 +52,44 @@ def test_slower_than_the_baseline_did_not_help() -> None:
     assert (found.word, found.helped) == (Word.CONFIRMED, "no")
 
 
+@pytest.mark.parametrize("metric", ["utilisation", "data_wait_share", "gradient_error_ratio", "tokens_per_second"])
+def test_a_level_has_no_help_however_much_faster_its_cell_is(metric: str) -> None:
+    # the cell is 1.75 times as fast; its share of waiting is the baseline's own
+    it = make_claim(metric=metric, form="at-least", bound=0, range=None)
+    assert verdict_on(it, make_records([study()])).helped == ""
+
+
+def test_a_statement_of_several_metrics_says_which_of_them_it_helped() -> None:
+    offload = study(cell(ratio=0.28, memory=0.9))
+    it = make_claim(form="statement", range=None, metric="peak_saved", shows=["speedup", "utilisation"])
+    found = verdict_on(it, make_records([offload]))
+    assert found.helped == "peak memory: yes; speed: no"
+    assert found.measured.startswith("peak saved 10.0%; speedup 0.28x")
+    assert "(baseline 93.0%)" in found.measured
+    both = make_claim(form="statement", range=None, metric="peak_saved", shows=["speedup"])
+    assert verdict_on(both, make_records([study(cell(memory=0.9))])).helped == "yes", "both of them"
+
+
+def test_an_order_says_which_of_its_entries_helped() -> None:
+    names = {"tf32": 1.5, "bf16": 2.0, "fp32": 0.8}
+    cells = [cell(settings={"precision": name}, ratio=ratio) for name, ratio in names.items() if name != "fp32"]
+    slower = cell(settings={"attention": "eager"}, ratio=0.8)
+    entries = [{"name": "bf16", "cell": {"precision": "bf16"}}, {"name": "tf32", "cell": {"precision": "tf32"}},
+               {"name": "eager", "cell": {"attention": "eager"}}]  # fmt: skip
+    it = make_claim(form="order", range=None, cell={}, order=entries)
+    found = verdict_on(it, make_records([study(*cells, slower, baseline={"attention": "sdpa"})]))
+    assert found.word is Word.CONFIRMED
+    assert found.helped == "bf16: yes; tf32: yes; eager: no"
+
+
+def test_an_efficiency_helped_where_the_devices_together_are_faster_than_the_claims_own_baseline() -> None:
+    two = {"devices": 2, "parallel": "ddp"}
+    shape = study(CellShape(settings={"precision": "bf16"}, ratio=3.0), CellShape(settings=two, ratio=1.9))
+    it = make_claim(metric="scaling_efficiency", form="at-least", bound=0.1, range=None, cell=two,
+                    baseline={"precision": "bf16"})  # fmt: skip
+    assert verdict_on(it, make_records([shape], spread=0.001)).helped == "no"  # 1.9 ÷ 3.0
+
+
 def test_a_ratio_at_the_edge_is_inconclusive_and_says_what_would_settle_it() -> None:
     found = verdict_on(make_claim(), make_records([study(cell(ratio=1.51))], spread=0.02))
     assert found.word is Word.INCONCLUSIVE
@@ -167,7 +205,7 @@ def test_rounds_whose_arms_ran_on_different_devices_are_said() -> None:
     records = [moved(each) if not each.baseline and each.round < 3 else each for each in make_records([study()])]
     found = verdict_on(make_claim(), records)
     assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
-    assert "2 round(s) make no pair: cell and baseline ran on different devices" in found.reason
+    assert "2 rounds without a pair: cell and baseline ran on different devices" in found.reason
     memory = verdict_on(make_claim(metric="peak_ratio", range=[0.5, 2.0]), records)
     assert (memory.rounds, "no pair" in memory.reason) == (5, False), "maxima need no pairs"
 
@@ -280,7 +318,35 @@ def test_what_cannot_settle_it_yet_does_not_displace_older_rounds_that_did(newer
 
 def test_noise_is_labelled_beside_the_verdict() -> None:
     found = verdict_on(make_claim(), make_records([study()], spread=0.10))
-    assert "is unstable: its trials spread by " in found.reason
+    assert "is unstable: its speed spreads by " in found.reason
+
+
+def test_noise_is_that_of_what_is_judged() -> None:
+    """Busy time may be steady where tokens/s, with the host in them, spread by 10%."""
+    steady = [replace(each, figures={"busy_seconds": 1.0 if each.baseline else 0.5})
+              for each in make_records([study()], spread=0.10)]  # fmt: skip
+    busy = make_claim(metric="figure_inverse:busy_seconds")
+    assert "spreads" not in verdict_on(busy, steady).reason
+    assert "spreads" in verdict_on(make_claim(), steady).reason
+    rough = [replace(each, figures={"busy_seconds": each.figures["busy_seconds"] * (1 + 0.1 * each.round)})
+             for each in steady]  # fmt: skip
+    assert "precision=bf16 is unstable: its busy time spreads by 12.3% between trials" in verdict_on(busy, rough).reason
+
+
+def test_memory_does_not_care_how_the_time_passed() -> None:
+    waits = {"breakdown": {"measured_on": "gpu", "seconds": {"idle": 0.05}, "step_seconds": 0.1}}
+    records = [replace(each, figures=waits) for each in make_records([study()], spread=0.10, drift=-0.2)]
+    assert "the device idled for 50%" in verdict_on(make_claim(), records).reason
+    memory = make_claim(metric="peak_saved", range=[0, 1])
+    assert not {"spreads", "idled", "drifted"} & set(verdict_on(memory, records).reason.split())
+    shown = make_claim(form="statement", metric="peak_saved", range=None, shows=["speedup"])
+    assert "its speed spreads by" in verdict_on(shown, records).reason, "the speed stands beside the memory"
+
+
+def test_one_round_is_one_round() -> None:
+    records = [replace(each, figures={"found": False}) for each in make_records([study()], rounds=1)]
+    it = make_claim(form="statement", metric="figure:found", range=None, expect=True)
+    assert verdict_on(it, records).reason.startswith("found was false in 1 round; claimed is true")
 
 
 def test_a_drifting_baseline_is_named_and_pairs_take_the_drift_out() -> None:
@@ -409,6 +475,15 @@ def test_memory_helps_only_beyond_what_the_baseline_varies_by() -> None:
     assert found((21, 21, 21)) == "no"
 
 
+def test_what_a_claim_shows_stands_beside_its_verdict() -> None:
+    claim = make_claim(metric="peak_saved", range=[0.3, 0.5], shows=["speedup", "activation_saved"])
+    found = verdict_on(claim, make_records([study(cell(memory=0.6))]))
+    assert (found.word, found.measured) == (Word.CONFIRMED, "40.0%")
+    assert found.details["beside"].startswith("speedup 1.7")
+    statement = make_claim(form="statement", range=None, metric=None, shows=["speedup"])
+    assert verdict_on(statement, make_records([study()])).details["beside"] == "", "it is what was measured"
+
+
 def test_memory_is_judged_on_the_view_that_the_claim_names() -> None:
     records = changed(make_records([study(cell(memory=0.6))]), "precision=bf16", peak_device_bytes=21_000_000_000)
     reserved = verdict_on(make_claim(metric="peak_saved", range=[0.3, 0.5]), records)
@@ -421,7 +496,7 @@ def test_a_share_of_the_cell_alone_needs_no_baseline() -> None:
         make_claim(metric="data_wait_share", form="at-most", bound=0.1, range=None), make_records([study()])
     )
     assert found.word is Word.CONFIRMED
-    assert found.measured == "1.0%"
+    assert found.measured == "1.0% (baseline 1.0%)"
 
 
 def test_trainable_parameters_are_counted_without_an_interval() -> None:
@@ -447,7 +522,7 @@ def test_a_mean_of_shares_stays_between_none_and_all() -> None:
                for each in make_records([study()], rounds=3)]  # fmt: skip
     found = verdict_on(make_claim(metric="utilisation", form="at-least", bound=0.85, range=None), records)
     assert found.interval == (pytest.approx(0.9552, abs=1e-4), 1.0)
-    assert found.measured == "98.0% [95.5%, 100.00%]"
+    assert found.measured == "98.0% [95.5%, 100.00%] (baseline 93.0%)"
     assert found.word is Word.CONFIRMED
 
 
@@ -467,10 +542,11 @@ def test_an_error_of_arithmetic_is_judged_by_the_worst_that_was_seen() -> None:
                for each in make_records([study()], rounds=3)]  # fmt: skip
     it = make_claim(metric="gradient_error_ratio", form="at-most", bound=2, range=None)
     found = verdict_on(it, records)
-    assert (found.word, found.measured) == (Word.CONFIRMED, "1.20x")
+    assert (found.word, found.measured) == (Word.CONFIRMED, "1.20x (baseline 1.20x)")
     assert "dropped" not in found.reason
     disturbed = [replace(each, outcome=Outcome.INVALID) if each.round == 1 else each for each in records]
-    assert verdict_on(it, disturbed).measured == "1.20x", "a neighbour on the GPU spoils its timing alone"
+    spoiled = verdict_on(it, disturbed)
+    assert spoiled.measured == "1.20x (baseline 1.20x)", "a neighbour on the GPU spoils its timing alone"
     no_number = [replace(each, gradient_check={"error": None, "eager_error": 0.005}) if each.round == 2 else each
                  for each in records]  # fmt: skip
     assert verdict_on(it, no_number).word is Word.REFUTED_ABOVE
@@ -518,7 +594,8 @@ def test_scope_counts_the_points_where_the_claim_holds() -> None:
               for length, ratio in ((512, 1.2), (1024, 1.75), (2048, 1.8))]  # fmt: skip
     found = verdict_on(make_claim(at={"sequence_length": 1024}), make_records(shapes))
     assert found.word is Word.CONFIRMED
-    assert found.scope == "holds at 2 of 3 points: sequence_length=1024, sequence_length=2048"
+    said = "holds at 2, fails at 1 of 3 points; it holds at sequence_length=1024, sequence_length=2048"
+    assert found.scope == said
     assert [point["word"] for point in found.details["points"]] == ["refuted, below", "confirmed", "confirmed"]
     assert found.sweep == {"sequence_length": 1024}
 
@@ -533,7 +610,7 @@ def test_the_primary_point_alone_decides() -> None:
 def test_further_cells_count_in_the_scope() -> None:
     shape = study(cell(), CellShape(settings={"precision": "tf32"}, ratio=1.2))
     found = verdict_on(make_claim(also=[{"precision": "tf32"}]), make_records([shape]))
-    assert found.scope == "holds at 1 of 2 points: precision=bf16"
+    assert found.scope == "holds at 1, fails at 1 of 2 points; it holds at precision=bf16"
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

@@ -77,6 +77,15 @@ def test_welch_worked_out_by_hand() -> None:
     assert freedom == pytest.approx(4.41176, abs=1e-5)
 
 
+def test_the_offset_that_a_control_could_show_is_half_of_its_interval() -> None:
+    # s = 0.01, n = 3: t(0.975, 2)·s/√3 = 4.3027·0.01/1.7321 = 0.024841
+    ratios = [math.exp(-0.01), 1.0, math.exp(0.01)]
+    assert stats.offset_shown(ratios) == pytest.approx(math.expm1(0.024841), rel=1e-4)
+    # of 55: p = 0.05/110 a side; two degrees of freedom have t = (1 - 2p)/√(2p(1 - p)) = 33.14
+    assert stats.offset_shown(ratios, 55) == pytest.approx(math.expm1(33.144 * 0.01 / math.sqrt(3)), rel=1e-3)
+    assert stats.offset_shown([1.0]) == math.inf
+
+
 def test_p_values() -> None:
     assert stats.p_value(4.3027, 1.0, 2) == pytest.approx(0.05, abs=1e-5)
     assert stats.p_value(0.0, 0.0, 4) == 1.0

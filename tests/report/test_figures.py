@@ -46,6 +46,13 @@ def drawn_by(studio: Studio, asked: list[Job]) -> list[str]:
     return studio.finish()
 
 
+def test_phases_stand_in_the_order_of_time() -> None:
+    recorded = ["backward", "between", "copy", "data_wait", "of_its_own", "forward", "optimizer"]
+    assert bars.in_time([*recorded, "forward"]) == [
+        "data_wait", "copy", "forward", "backward", "optimizer", "between", "of_its_own",
+    ]  # fmt: skip
+
+
 def own_processes() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 

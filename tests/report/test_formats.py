@@ -14,6 +14,18 @@ from harness.report.tables import Table
 
 
 @pytest.mark.parametrize(
+    ("value", "text"), [(0.0143, "0.0143x"), (0.25, "0.25x"), (0.998, "0.998x"), (2.345, "2.35x"), (26.25, "26.2x")]
+)
+def test_a_ratio_keeps_three_figures_where_two_digits_would_leave_one(value: float, text: str) -> None:
+    assert formats.ratio(value) == text
+
+
+def test_the_ends_of_a_small_interval_stay_apart() -> None:
+    assert formats.span(0.0112, 0.0187) == "[0.0112, 0.0187]"
+    assert formats.span(1.46, 1.5) == "[1.46, 1.50]"
+
+
+@pytest.mark.parametrize(
     ("shown", "expected"),
     [
         (formats.ratio(1.4834), "1.48x"), (formats.ratio(0.9981), "0.998x"), (formats.ratio(12.34), "12.3x"),

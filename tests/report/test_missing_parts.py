@@ -50,6 +50,7 @@ def test_trials_that_no_claim_stands_on(tmp_path: Path) -> None:
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert "No claim of the claims file is about a study of these trials." in markdown
     assert "amp-speed" not in markdown
+    assert "claimbench run --matrix THE-MATRIX-OF-THESE-STUDIES.yaml --rounds 3 --study mine" in markdown
 
 
 def test_one_claim_only(tmp_path: Path) -> None:

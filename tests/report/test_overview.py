@@ -10,6 +10,7 @@ import pytest
 
 from harness.judgement.compare import compare
 from harness.judgement.judged import BlockResult, Judgement
+from harness.report.csvs import cell_rows
 from harness.report.fastest import fastest_part
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
@@ -19,7 +20,10 @@ from harness.report.interactions import combinations_of, interactions_part
 from harness.report.leave_one_out import leave_one_out_part, wholes_of
 from harness.report.measure import faster
 from harness.report.order import in_reading_order, natural
+from harness.report.overview import _drawn
+from harness.report.pictures import memory_picture
 from harness.report.stack import _pieces, stack_of, stack_part
+from harness.report.tables import study_table
 from harness.trial.outcome import Outcome
 from tests.records import CellShape, StudyShape, make_records
 from tests.report import samples
@@ -74,8 +78,12 @@ def test_a_cell_that_trains_something_else_is_not_the_fastest() -> None:
 def test_a_profile_of_another_step_than_was_measured_is_not_shown() -> None:
     figures = {"breakdown": {"seconds": {"matrix_products": 0.11}, "step_seconds": 0.1}}
     records = [replace(each, figures=figures) for each in make_records([StudyShape(name="one", cells=[])], rounds=3)]
-    (said,) = fastest_part(compare(records).blocks).sentences
+    part = fastest_part(compare(records).blocks)
+    (said,) = part.sentences
     assert "of a step" not in said
+    assert (
+        part.tables[0].notes[0].startswith("No shares on NVIDIA H100 80GB HBM3: the parts of baseline add up to 110.0%")
+    )
 
 
 def test_a_part_of_a_step_is_no_rival_of_a_training_step(tmp_path: Path) -> None:
@@ -131,6 +139,38 @@ def test_a_combination_stands_against_the_product_of_its_parts(blocks: dict[str,
     assert found.arm.speedup is not None
     assert found.arm.speedup.value == pytest.approx(2.4, rel=0.02)
     assert combinations_of(blocks["stack"]) == (), "its parts were not measured alone"
+
+
+def test_a_kind_that_counts_no_tokens_is_no_speed_to_multiply_or_to_stack() -> None:
+    """Samples/s of trials that start workers anew read 0.04x beside a claim of turnarounds that are 25x shorter."""
+    names = ("baseline", "compile=default", "attention=sdpa-flash", "compile=default attention=sdpa-flash",
+             "compile=default attention=sdpa-flash checkpointing=full")  # fmt: skip
+    stacked, less_one = rounds_of({name: [100, 100, 100] for name in names}), rounds_of(LESS_ONE)
+    assert combinations_of(stacked)
+    assert stack_of(stacked)
+    assert wholes_of([less_one])
+    stacked, less_one = untimed(stacked), untimed(less_one)
+    assert stacked.arms[2].speedup is not None, "of samples/s"
+    assert (combinations_of(stacked), stack_of(stacked), wholes_of([less_one])) == ((), (), [])
+
+
+def untimed(block: BlockResult) -> BlockResult:
+    """The block as of a kind that counts no tokens."""
+    (found,) = compare([replace(each, tokens_per_second=None) for arm in block.arms for each in arm.trials]).blocks
+    return found
+
+
+def test_a_study_says_what_its_speeds_and_ratios_are_of(blocks: dict[str, BlockResult]) -> None:
+    table = study_table("factorial", [blocks["factorial"]])
+    assert table.columns[1:3] == ("tokens/s", "tokens/s ÷ baseline [95% interval]")
+    records = [replace(each, tokens_per_second=None, samples_per_second=2.5 if each.baseline else 5.0)
+               for arm in blocks["factorial"].arms for each in arm.trials]  # fmt: skip
+    untimed = compare(records).blocks
+    table = study_table("factorial", untimed)
+    assert table.columns[1:3] == ("samples/s", "samples/s ÷ baseline [95% interval]")
+    row = next(row for row in table.rows if row[0] == "compile=default")
+    assert row[1:3] == ("5.0", "2.00x [2.00, 2.00]")
+    assert cell_rows(untimed)[0]["speedup_of"] == "samples/s"
 
 
 FAILED = 0.0
@@ -324,6 +364,28 @@ def test_the_sentences_hold_what_was_computed(html: str) -> None:
                      r"precision=amp-bf16 \(1\.\d\dx \[.*?\]\), least from checkpointing=full \(0\.", text)  # fmt: skip
     assert re.search(r"(\d+) of \1 predictions lie between 1 and 1 times", text) is None, "all are 10% too low"
     assert "the lowest is 0.90x, the highest 0.90x" in text
+
+
+def test_memory_and_phases_are_drawn_at_the_point_that_a_claim_names(markdown: str) -> None:
+    """At the first point of ZeRO's sweep there is one device, where it shards nothing."""
+    for said in ("Peak memory in study attention at sequence_length=1024, largest of all trials.",
+                 "Phases of a step in study attention at sequence_length=1024."):  # fmt: skip
+        assert said in markdown.replace("\\_", "_")
+
+
+def test_without_a_named_point_the_largest_is_drawn() -> None:
+    shape = StudyShape(name="zero", cells=[], sweep=("devices", (2, 16, 4)))
+    (drawn,) = _drawn(compare(make_records([shape], rounds=3)).blocks, samples.claims())
+    assert drawn.sweep == {"devices": 16}
+
+
+def test_memory_of_several_devices_says_whose_it_is(tmp_path: Path) -> None:
+    shape = StudyShape(name="zero", cells=[], sweep=("devices", (4,)))
+    (block,) = compare(make_records([shape], rounds=3)).blocks
+    gallery = gallery_in(tmp_path)
+    picture = memory_picture(block, gallery)
+    assert picture is not None
+    assert picture.caption == "Peak memory in study zero at devices=4, largest of all trials, on the fullest device."
 
 
 def test_cells_stand_in_reading_order() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ from harness.judgement.judge import judge
 from harness.judgement.judged import BlockResult
 from harness.judgement.metrics import METRICS
 from harness.report.contradictions import bounds_on
+from harness.report.details import details
 from harness.report.families import families
+from harness.report.figures.gallery import Gallery
+from harness.report.figures.studio import Studio
+from harness.report.pictures import sweep_picture
 from harness.report.sweeps import Curve, Point, sweeps_of, where_it_holds
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
@@ -45,7 +50,7 @@ def tight(*pairs: tuple[float, float]) -> Curve:
         (tight((512, 2.5), (1024, 1.5), (2048, 2.5)),
          "Holds at sequence length 512 and 2048 only; at 1024 it is 1.50x."),
         (curve((512, 2.5, 2.4, 2.6), (1024, 2.05, 1.95, 2.15)),
-         "Holds at sequence length 512 only; at 1024 it is 2.05x (undecided)."),
+         "Holds at sequence length 512 only; at 1024 it is 2.05x [1.95x, 2.15x] (undecided)."),
         (curve((512, 2.5, 2.4, 2.6), (1024, 2.6, 2.5, 2.7), absent=("8192 (oom)",)),
          "Holds at every sequence length measured (512 to 1024); no figure at 8192 (oom)."),
         (tight((1, 1), (2, 1.1), (4, 1.2), (8, 1.3), (16, 2.5)),
@@ -145,6 +150,27 @@ def test_a_newer_block_in_which_the_cell_failed_or_has_no_baseline_leaves_the_ol
     bare = replace(SWEPT, sweep=("batch_size", (2,)))
     blocks = generations(older, make_records([bare], ratio=3.0))
     assert on_curve(blocks, baseline={"precision": "tf32"}) == [(2, 1.2), (8, 1.2)]
+
+
+def test_a_point_that_crosses_a_bound_does_not_look_as_if_it_stood_on_it() -> None:
+    points = (Point(x=8, value=1.25, low=1.24, high=1.26), Point(x=24, value=1.204, low=1.198, high=1.21))
+    line = Curve(name="full", points=points, absent=(), primary=True)
+    sentence = where_it_holds(line, "batch_size", METRICS["step_time_ratio"], (1.2, 1.3))
+    assert sentence == "Holds at batch size 8 only; at 24 it is 1.204x [1.198x, 1.21x] (undecided)."
+
+
+@pytest.mark.parametrize(("metric", "has"), [("speedup", True), ("peak_saved", False)])
+def test_only_figures_that_have_intervals_are_said_to_show_them(metric: str, has: bool, tmp_path: Path) -> None:
+    it = make_claim(metric=metric, range=[0.1, 1.3])
+    judged = judge(make_records([SWEPT], rounds=3), make_claims(it))
+    (sweep,) = sweeps_of(it, METRICS[metric], judged.blocks)
+    picture = sweep_picture([(judged.verdicts[0], it.bounds)], sweep, Gallery(folder=tmp_path, studio=Studio()))
+    assert picture is not None
+    assert ("with 95% intervals" in picture.caption) is has
+    assert ("[" in sweep.table.rows[0][1]) is has
+    (points,) = [each for each in details(judged.verdicts[0], METRICS[metric]) if each.title == "points"]
+    assert points.table is not None
+    assert ("[95% interval]" in points.table.columns[1]) is has
 
 
 def test_points_of_words_are_no_line() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,13 @@ from harness.report.figures import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+#: Phases of a step in the order of time, with what the legend calls them.
+PHASES: Mapping[str, str] = {
+    "data_wait": "data wait", "copy": "copy", "forward": "forward", "backward": "backward", "optimizer": "optimizer",
+    "between": "between steps",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +67,7 @@ def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
 def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     """Stacked bars: where the time of a step goes, milliseconds."""
     axes = figure.subplots()
-    order = list(dict.fromkeys(phase for each in cells.values() for phase in each))
+    order = in_time(phase for each in cells.values() for phase in each)
     names = [style.wrap(name) for name in cells]
     left = [0.0] * len(names)
     for index, phase in enumerate(order):
@@ -69,7 +76,7 @@ def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
             range(len(names)),
             widths,
             left=left,
-            label=phase.replace("_", " "),
+            label=PHASES.get(phase, phase.replace("_", " ")),
             color=style.colour(index),
             height=0.66,
             hatch=style.hatch(index),
@@ -82,6 +89,12 @@ def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     axes.set(xlabel="mean time of a step (ms)")
     _horizontal(axes)
     _legend_below(figure, axes)
+
+
+def in_time(phases: Iterable[str]) -> list[str]:
+    """Each phase once, in the order in which they pass in a step; those that are not known last."""
+    found = dict.fromkeys(phases)
+    return [*(phase for phase in PHASES if phase in found), *(phase for phase in found if phase not in PHASES)]
 
 
 def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
@@ -151,7 +164,7 @@ def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
             zorder=4,
         )
     _rows(axes, [dot.name for dot, _ in rows])
-    axes.set(xlabel="speed, multiple of the baseline")
+    axes.set(xlabel="tokens/s, multiple of the baseline")
     style.widen(axes, "x")
     _legend_below(figure, axes)
 

@@ -1,0 +1,99 @@
+"""The command lines that measure again what a report shows, with the software that its trials ran on."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from harness.judgement.claims import Claim
+from harness.judgement.sentence import CHECK_STUDY
+from harness.report import formats
+from harness.results.record import Record
+from harness.results.sharing import STUDY as SHARING
+
+#: Extra of this distribution → its packages, as `pyproject.toml` has them. The last two need a torch to be built.
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "train": ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "tokenizers"),
+    "export": ("pyarrow", "tensorboard"),
+    "deepspeed": ("deepspeed",),
+    "flash": ("flash-attn",),
+}
+BUILT = ("deepspeed", "flash")
+BUILD_TOOLS = 'pip install "setuptools<82" wheel py-cpuinfo hjson ninja msgpack einops'
+
+
+def commands(records: Sequence[Record], matrix: str = "matrix.yaml") -> tuple[str, ...]:
+    """Code, packages, studies, report; the studies of `claimbench check` have sentences of their own (`again`).
+
+    Args:
+        matrix: the file that has the studies; records do not name it.
+    """
+    runs = _runs(records, matrix)
+    return (*_checkout(records), *_installs(records), *runs, *(["claimbench report"] if runs else []))
+
+
+def again(claim: Claim, records: Sequence[Record]) -> str:
+    """The one command that measures what the claim stands on."""
+    if claim.study.startswith(CHECK_STUDY):
+        model = next((each.model for each in records if each.study == claim.study), "gpt2-124m")
+        return f"claimbench check {shlex.quote(claim.check or claim.statement)} --workload {shlex.quote(model)}"
+    studies = dict.fromkeys([claim.study, *(entry.study for entry in claim.order if entry.study)])
+    return f"claimbench run {_named(studies)}"
+
+
+def _named(studies: Sequence[str] | Mapping[str, object]) -> str:
+    return " ".join(f"--study {shlex.quote(study)}" for study in studies)
+
+
+def _checkout(records: Sequence[Record]) -> list[str]:
+    """The commit, where all trials are of one; what was changed on top of it is in no repository."""
+    commits = {str(each.environment.get("git_commit") or "") for each in records}
+    commit = next(iter(commits), "")
+    if len(commits) != 1 or not commit.strip("0"):
+        return []
+    dirty = sum(1 for each in records if each.environment.get("git_dirty"))
+    changed = f"  # {formats.plural(dirty, 'trial')} had changes on top that were not committed" if dirty else ""
+    return [f"git checkout {commit}{changed}"]
+
+
+def _installs(records: Sequence[Record]) -> list[str]:
+    """The extras whose packages the trials had, at the versions of most trials."""
+    versions = _versions(records)
+    present = [extra for extra, packages in EXTRAS.items() if extra == "train" or any(p in versions for p in packages)]
+    plain = [extra for extra in present if extra not in BUILT]
+    built = [pin for extra in present if extra in BUILT for pin in _pins(EXTRAS[extra], versions)]
+    pins = [pin for extra in plain for pin in _pins(EXTRAS[extra], versions)]
+    lines = [" ".join([f"pip install '.[{','.join(plain)}]'", *pins])]
+    if built:
+        lines += [BUILD_TOOLS, f"DS_BUILD_OPS=0 pip install --no-build-isolation {' '.join(built)}"]
+    others = [f"{name} {', '.join(rest)}" for name, (_, *rest) in versions.items() if rest]
+    return [*lines, *([f"# other trials had {'; '.join(others)}"] if others else [])]
+
+
+def _versions(records: Sequence[Record]) -> dict[str, list[str]]:
+    """Package of an extra → its versions, that of most trials first, without what no index knows (`+cu130`)."""
+    counts: dict[str, Counter[str]] = {}
+    for packages in (each.environment.get("packages") or {} for each in records):
+        for name in (name for extra in EXTRAS.values() for name in extra if name in packages):
+            counts.setdefault(name, Counter())[str(packages[name]).partition("+")[0]] += 1
+    return {name: [version for version, _ in seen.most_common()] for name, seen in counts.items()}
+
+
+def _pins(packages: Sequence[str], versions: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{name}=={versions[name][0]}" for name in packages if name in versions]
+
+
+def _runs(records: Sequence[Record], matrix: str) -> list[str]:
+    """One line for each number of rounds, with the studies that had so many, in the order in which they were run."""
+    scale = " --scale smoke" if records and all(record.scale == "smoke" for record in records) else ""
+    rounds: dict[str, int] = {}
+    for record in records:
+        if record.study != SHARING and not record.study.startswith(CHECK_STUDY):
+            rounds[record.study] = max(record.round, rounds.get(record.study, 0))
+    groups: dict[int, list[str]] = {}
+    for study, count in rounds.items():
+        groups.setdefault(count, []).append(study)
+    runs = [f"claimbench run --matrix {matrix}{scale} --rounds {count} {_named(studies)}"
+            for count, studies in groups.items()]  # fmt: skip
+    return runs if records else [f"claimbench run --matrix {matrix}"]

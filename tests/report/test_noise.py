@@ -1,0 +1,108 @@
+"""The noise floor: what the controls show, and what they could not have shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.judgement.compare import compare
+from harness.judgement.judged import BlockResult
+from harness.report.figures.gallery import Gallery
+from harness.report.figures.studio import Studio
+from harness.report.noise import noise_part
+from harness.report.part import Part
+from harness.report.tables import notes
+from harness.results.record import Record
+from tests.judgement.claiming import make_claim, verdict_on
+from tests.judgement.claiming import study as precision
+from tests.records import StudyShape, make_records
+
+
+def with_control(name: str, ratios: Sequence[float]) -> list[Record]:
+    """A study whose control is off by these ratios, round by round."""
+    return off(make_records([precision() if name == "precision" else StudyShape(name=name, cells=())],
+                            rounds=len(ratios)), ratios)  # fmt: skip
+
+
+def off(records: Sequence[Record], ratios: Sequence[float]) -> list[Record]:
+    speeds = {each.round: each.tokens_per_second or 0.0 for each in records if each.arm == "baseline"}
+    return [replace(each, tokens_per_second=speeds[each.round] * ratios[each.round - 1]) if each.control else each
+            for each in records]  # fmt: skip
+
+
+def part_of(records: Sequence[Record], folder: Path) -> Part:
+    with Studio() as studio:
+        return noise_part(compare(records).blocks, Gallery(folder=folder, studio=studio, budget=0))
+
+
+def row_of(part: Part, study: str) -> dict[str, str]:
+    table = part.tables[0]
+    return next(dict(zip(table.columns, row, strict=True)) for row in table.rows if row[0] == study)
+
+
+def test_a_control_says_which_offset_it_could_have_shown(tmp_path: Path) -> None:
+    part = part_of(with_control("fine", (0.9999, 1.0, 1.0001)) + with_control("rough", (0.98, 1.0, 1.02)), tmp_path)
+    # ln: s = 0.0001 and 0.0200; t(0.975, 2)/√3 = 2.484, of two controls t(0.9875, 2)/√3 = 3.586
+    assert (row_of(part, "fine")["could show, by itself"], row_of(part, "fine")["control"]) == ("0.0%", "ok")
+    rough = row_of(part, "rough")
+    assert (rough["could show, by itself"], rough["could show, corrected"]) == ("5.1%", "7.4%")
+    assert rough["control"] == "too coarse to tell"
+    middling = part_of(
+        with_control("fine", (0.9999, 1.0, 1.0001)) + with_control("so-so", (0.985, 1.0, 1.015)), tmp_path
+    )
+    # s = 0.0150: 3.8% by itself, 5.5% of two
+    assert row_of(middling, "so-so")["control"] == "ok by itself"
+    assert "1 of 2 could not have shown one of 5%" in part.sentences[1]
+    assert "The control in the middle could have shown an offset of 7.4%" in part.sentences[1]
+
+
+def test_controls_that_could_all_have_shown_it_are_not_called_coarse(tmp_path: Path) -> None:
+    part = part_of(with_control("fine", (0.9999, 1.0, 1.0001)), tmp_path)
+    assert part.sentences[1].endswith("every one of them an offset of 5%.")
+
+
+def test_a_control_apart_from_1_by_itself_is_named_though_the_correction_clears_it(tmp_path: Path) -> None:
+    apart = with_control("apart", (1.04, 1.05, 1.06))  # t = 8.6: p = 0.013, of five controls 0.066
+    others = [each for name in "abcd" for each in with_control(name, (0.995, 1.0, 1.005))]
+    part = part_of(apart + others, tmp_path)
+    assert part.sentences[1].startswith("None is suspect after Holm's correction.")
+    assert part.sentences[2].startswith(
+        "Standing out by itself, without the correction (by chance 0.3 of 5 would): apart"
+    )
+    assert row_of(part, "apart")["control"] == "stands out by itself"
+    assert row_of(part, "a")["control"] == "ok", "it could have shown 2.9%"
+
+
+def test_a_verdict_says_that_its_control_stands_out() -> None:
+    records = with_control("precision", (1.04, 1.05, 1.06))
+    suspect = verdict_on(make_claim(), records)
+    assert "the study is suspect: its A/A control" in suspect.reason, "alone in its run it needs no correction"
+    others = [each for name in "abcd" for each in with_control(name, (0.995, 1.0, 1.005))]
+    found = verdict_on(make_claim(), records + others)
+    assert "came out at 1.050x [1.025x, 1.08x]: apart from 1 by itself, not after correction" in found.reason
+    assert "suspect" not in found.reason
+
+
+@pytest.fixture
+def strayed() -> list[Record]:
+    """In one round of five the control's losses lie 0.037 nats from those of the baseline that it repeats."""
+    return [replace(each, losses=[loss + 0.037 for loss in each.losses]) if each.control and each.round == 2 else each
+            for each in make_records([precision()], rounds=5)]  # fmt: skip
+
+
+def test_a_control_that_fails_parity_is_told_in_the_noise_section(strayed: list[Record], tmp_path: Path) -> None:
+    part = part_of(strayed, tmp_path)
+    assert "The control of precision fails parity" in part.sentences[-1]
+    assert "0.037 nats apart" in part.sentences[-1]
+    assert row_of(part, "precision")["control"].endswith("fails parity")
+
+
+def test_a_control_that_fails_parity_is_told_beside_the_verdicts_of_its_block(strayed: list[Record]) -> None:
+    found = verdict_on(make_claim(), strayed)
+    assert "its A/A control fails parity, the baseline run twice did not train the same" in found.reason
+    blocks: Sequence[BlockResult] = compare(strayed).blocks
+    assert any("control" in note and "fails parity: the losses lie 0.037" in note for note in notes(blocks))
+    assert "control fails parity" not in verdict_on(make_claim(), make_records([precision()])).reason
