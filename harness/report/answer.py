@@ -20,6 +20,7 @@ from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word
 from harness.judgement.notes import BEFORE
+from harness.judgement.scope import HOLDS
 from harness.judgement.site import current, is_gpu
 from harness.judgement.stats import MOST_ROUNDS
 from harness.report import formats
@@ -126,12 +127,19 @@ def _row(claim: Claim, name: str, verdict: Verdict, reports: Mapping[str, Judgem
     cells = (claim.statement, claim.documents, verdict.measured or formats.ABSENT)
     shown = " | ".join(str(escape_text(each)) for each in cells)
     said = [_linked(name, verdict), _what_would_settle(claim, verdict)]
+    said += [_scope(verdict)] if verdict.word in DECIDED else []
     said += ["question changed after a first result"] if claim.changed else []
     said += ["older trials"] if any(BEFORE in note for note in verdict.details.get("notes", ())) else []
     for other, found in _verdicts(verdict.claim, reports):
         if other != name and found.word in DECIDED and found.word is not verdict.word:
             said.append(f"{_linked(other, found)} on {_short(found.device) or other}")
     return f"| {shown} | {', '.join(filter(None, said))} | {device} |"
+
+
+def _scope(verdict: Verdict) -> str:
+    """At how many points and cells the claim holds, where it is not everywhere as the verdict says."""
+    holds = {point["word"] in HOLDS for point in verdict.details.get("points", ())}
+    return verdict.scope.partition(";")[0] if holds - {verdict.word in HOLDS} else ""
 
 
 def _linked(name: str, verdict: Verdict) -> str:

@@ -80,6 +80,19 @@ def test_an_open_verdict_says_how_many_rounds_would_settle_it(claims: Claims, sh
     assert f"), {said} |" in row
 
 
+def test_where_else_it_holds_stands_beside_it_if_it_is_not_the_same() -> None:
+    cells = CellShape(settings={"precision": "bf16"}, ratio=1.75), CellShape(settings={"precision": "tf32"}, ratio=1.3)
+    records = make_records([study(*cells)], rounds=3, spread=0.001, step_spread=0.0)
+
+    def row(first: str, second: str, high: float) -> str:
+        claim = make_claim(range=[1.5, high], cell={"precision": first}, also=[{"precision": second}])
+        return table(make_claims(claim), one=records).splitlines()[2].split("|")[4]
+
+    assert row("bf16", "tf32", 2).endswith("), holds at 1, fails at 1 of 2 points ")
+    assert row("tf32", "bf16", 2).endswith("), holds at 1, fails at 1 of 2 points ")
+    assert "points" not in row("bf16", "tf32", 1.6), "refuted above, and refuted below: it holds nowhere"
+
+
 def test_a_question_that_was_changed_after_a_result_says_so() -> None:
     change = {"when": "2026-11-28", "what": "Was judged at batch 2, where it gave 1.3x: refuted, below."}
     claims = make_claims(make_claim(range=[1.5, 2.0], changed=[change]))
