@@ -129,5 +129,7 @@ def _missing(fields: Mapping[str, Any], outcome: Outcome, reasons: Mapping[str, 
     """Every figure that is absent with its reason; reasons for figures that are there after all are dropped."""
     general = "this kind of trial does not measure it" if outcome is Outcome.OK else f"the trial ended as {outcome}"
     absent = {name: reasons.get(name, general) for name in _OWED if fields.get(name) is None}
+    if not fields.get("gradient_check"):
+        absent["gradient_check"] = reasons.get("gradient_check", general)
     others = {name: reason for name, reason in reasons.items() if name not in _OWED and not fields.get(name)}
     return {**absent, **others}

@@ -38,9 +38,13 @@ class Tries:
     wall_limit_seconds: float | None = None
     """For every trial; None: see `results.budget`."""
 
-    def record(self, trial: PlannedTrial, its_round: Round, *, attempt: int, on_start: Callable[[int], None]) -> Record:
+    def record(
+        self, trial: PlannedTrial, its_round: Round, *, attempt: int, on_start: Callable[[int], None],
+        gradient_check: bool = False,
+    ) -> Record:  # fmt: skip
         """The record of `trial`: its last try, with the earlier ones in `attempts`.
 
+        `gradient_check`: compare its first gradient.
         `on_start` is told the number of each try, from 1, just before it is launched; a refused trial has none.
 
         Raises:
@@ -53,7 +57,7 @@ class Tries:
         while True:
             on_start(len(earlier) + 1)
             at = Try(attempt=attempt, started_at=now(), earlier=tuple(earlier))
-            record = self._launch(trial, its_round, at)
+            record = self._launch(trial, its_round, at, gradient_check)
             if record.outcome not in TRANSIENT or len(earlier) >= self.retries or self.interrupts.soft:
                 return record
             earlier.append({
@@ -61,13 +65,14 @@ class Tries:
                 "started_at": record.started_at,
             })  # fmt: skip
 
-    def _launch(self, trial: PlannedTrial, its_round: Round, at: Try) -> Record:
+    def _launch(self, trial: PlannedTrial, its_round: Round, at: Try, gradient_check: bool) -> Record:
         circumstances = its_round.circumstances
         devices = its_round.devices[: trial.arm.cell.number("devices")]
         with self.workplace.writing():
             spec = self.workplace.spec(
-                trial, fingerprint=circumstances.fingerprint, attempt=at.attempt, gpu=bool(devices)
-            )
+                trial, fingerprint=circumstances.fingerprint, attempt=at.attempt, gpu=bool(devices),
+                gradient_check=gradient_check,
+            )  # fmt: skip
             finished, samples = self._watched(trial, spec, devices)
             check_room(finished, (Path(spec.record_path).parent, Path(spec.cache_directory)))
         window = finished.result.window if finished.result is not None else None

@@ -49,7 +49,9 @@ class Workplace:
     def caches(self) -> Path:
         return self.cache_folder or self.folder / "caches"
 
-    def spec(self, trial: PlannedTrial, *, fingerprint: str, attempt: int, gpu: bool) -> TrialSpec:
+    def spec(
+        self, trial: PlannedTrial, *, fingerprint: str, attempt: int, gpu: bool, gradient_check: bool = False
+    ) -> TrialSpec:
         """What the processes of a trial are told."""
         block, cell = trial.block, trial.arm.cell
         folder = self._trial_folder(trial, attempt)
@@ -61,7 +63,7 @@ class Workplace:
             warmup_steps=block.warmup_steps, steps=block.steps, device="cuda" if gpu else "cpu",
             record_path=str(folder / "result.json"), cache_directory=str(cache),
             data_directory=str(self.data), options=dict(block.options),
-            gradient_check=trial.round == 1 and not block.options.get("pilot"),
+            gradient_check=gradient_check and not block.options.get("pilot"),
         )  # fmt: skip
 
     def variables(self, spec: TrialSpec, devices: Sequence[Device]) -> dict[str, str]:

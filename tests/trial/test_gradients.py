@@ -71,3 +71,9 @@ def test_row_by_row_is_the_gradient_of_the_whole_batches() -> None:
     model = make_model(run.config, attention="eager", dtype=torch.float32, device=run.device, seed=7)
     whole, by_row = (_summed(model, each, run.device, [], 1.0) for each in (parts, rows))
     assert relative_error(by_row, whole) < ROUNDING
+
+
+def test_a_round_that_does_not_look_says_so() -> None:
+    result = run_trial()
+    assert "gradient_check" not in result.measured
+    assert result.missing["gradient_check"] == "it is compared once a cell, in the first of its rounds that ends ok"

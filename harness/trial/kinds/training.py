@@ -160,6 +160,7 @@ def as_json(evidence: Evidence) -> dict[str, Any]:
 
 def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
     if not trial.spec.gradient_check:
+        result.missing["gradient_check"] = "it is compared once a cell, in the first of its rounds that ends ok"
         return
     skipped = gradients.why_skipped(trial)
     if skipped is None and measured.first_gradient is None:
