@@ -46,20 +46,26 @@ class Try:
 
 
 def record_of(
-    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances
-) -> Record:
-    """The record of a trial that was launched; a crash where what it measured does not fit one."""
+    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances,
+    seen: Mapping[str, Any] | None = None,
+) -> Record:  # fmt: skip
+    """The record of a trial that was launched; a crash where what it measured does not fit one.
+
+    `seen`: further figures that were read from outside.
+    """
+    seen = seen or {}
     try:
-        return as_read_back(_assembled(trial, finished, device, at=at, circumstances=circumstances))
+        return as_read_back(_assembled(trial, finished, device, at=at, circumstances=circumstances, seen=seen))
     except ValueError as fault:
         reason = f"Its result does not fit a record: {fault}."
     lost = replace(finished, outcome=Outcome.CRASH, reason=reason, result=None)
-    return _assembled(trial, lost, device, at=at, circumstances=circumstances)
+    return _assembled(trial, lost, device, at=at, circumstances=circumstances, seen=seen)
 
 
 def _assembled(
-    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances
-) -> Record:
+    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances,
+    seen: Mapping[str, Any],
+) -> Record:  # fmt: skip
     result = finished.result
     measured: dict[str, Any] = decode(dict(result.measured)) if result is not None else {}
     planned = _planned_fields(trial, at, circumstances)
@@ -72,7 +78,7 @@ def _assembled(
         "outcome": finished.outcome,
         "reason": finished.reason,
         "wall_seconds": finished.wall_seconds,
-        "figures": _with(known, "figures", others),
+        "figures": _with(known, "figures", {**others, **seen}),
         "evidence": result.evidence if result is not None else {},
         "warnings": [*(result.warnings if result is not None else ()), *finished.warnings],
         "ranks": result.ranks if result is not None else [],
