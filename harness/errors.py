@@ -6,6 +6,7 @@
     │   ├── ClaimsError       claims.yaml
     │   ├── SentenceError     a claim written as a sentence (`claimbench check`)
     │   ├── WorkloadError     a model, data file or training step that cannot be used
+    │   │   └── DataTooShortError  data that holds no sample of the length that is asked for
     │   └── RecordsError      JSON lines or a store that cannot be read as records
     ├── StoreError            the store cannot be opened or written
     │   ├── StoreLockedError  another run holds it
@@ -66,6 +67,10 @@ class SentenceError(InputError):
 
 class WorkloadError(InputError):
     """A model, a data file or a user's training step cannot be used."""
+
+
+class DataTooShortError(WorkloadError):
+    """Data holds no sample of the length that is asked for."""
 
 
 class RecordsError(InputError):

@@ -46,20 +46,26 @@ class Try:
 
 
 def record_of(
-    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances
-) -> Record:
-    """The record of a trial that was launched; a crash where what it measured does not fit one."""
+    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances,
+    seen: Mapping[str, Any] | None = None,
+) -> Record:  # fmt: skip
+    """The record of a trial that was launched; a crash where what it measured does not fit one.
+
+    `seen`: further figures that were read from outside.
+    """
+    seen = seen or {}
     try:
-        return as_read_back(_assembled(trial, finished, device, at=at, circumstances=circumstances))
+        return as_read_back(_assembled(trial, finished, device, at=at, circumstances=circumstances, seen=seen))
     except ValueError as fault:
         reason = f"Its result does not fit a record: {fault}."
     lost = replace(finished, outcome=Outcome.CRASH, reason=reason, result=None)
-    return _assembled(trial, lost, device, at=at, circumstances=circumstances)
+    return _assembled(trial, lost, device, at=at, circumstances=circumstances, seen=seen)
 
 
 def _assembled(
-    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances
-) -> Record:
+    trial: PlannedTrial, finished: Finished, device: DeviceFigures, *, at: Try, circumstances: Circumstances,
+    seen: Mapping[str, Any],
+) -> Record:  # fmt: skip
     result = finished.result
     measured: dict[str, Any] = decode(dict(result.measured)) if result is not None else {}
     planned = _planned_fields(trial, at, circumstances)
@@ -72,7 +78,7 @@ def _assembled(
         "outcome": finished.outcome,
         "reason": finished.reason,
         "wall_seconds": finished.wall_seconds,
-        "figures": _with(known, "figures", others),
+        "figures": _with(known, "figures", {**others, **seen}),
         "evidence": result.evidence if result is not None else {},
         "warnings": [*(result.warnings if result is not None else ()), *finished.warnings],
         "ranks": result.ranks if result is not None else [],
@@ -129,5 +135,7 @@ def _missing(fields: Mapping[str, Any], outcome: Outcome, reasons: Mapping[str, 
     """Every figure that is absent with its reason; reasons for figures that are there after all are dropped."""
     general = "this kind of trial does not measure it" if outcome is Outcome.OK else f"the trial ended as {outcome}"
     absent = {name: reasons.get(name, general) for name in _OWED if fields.get(name) is None}
+    if not fields.get("gradient_check"):
+        absent["gradient_check"] = reasons.get("gradient_check", general)
     others = {name: reason for name, reason in reasons.items() if name not in _OWED and not fields.get(name)}
     return {**absent, **others}

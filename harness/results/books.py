@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.experiment.study import PlannedTrial
 from harness.results.budget import Estimates
-from harness.results.carrier import Attempts
+from harness.results.carrier import Orders
 from harness.results.events import (
     Event,
     Notice,
@@ -69,14 +69,26 @@ class Books:
         """The first Ctrl-C."""
         self._tell(StopRequested(trial=self.running))
 
-    def begin(self, each: Round) -> Attempts | None:
-        """Supersede what an earlier, unfinished run of the round left, and number its tries."""
+    def begin(self, each: Round) -> Orders | None:
+        """Supersede what an earlier, unfinished run of the round left, number its tries, and say where to look."""
         if self.interrupts.soft or not self._fits(each):
             return None
         each.supersede(self.store)
         self._begun |= {id(trial) for trial in each.trials}
         where = (each.number, each.circumstances.fingerprint)
-        return {trial.arm.name: self.store.next_attempt(each.key, trial.arm.name, *where) for trial in each.trials}
+        names = [trial.arm.name for trial in each.trials]
+        return Orders(
+            attempts={name: self.store.next_attempt(each.key, name, *where) for name in names},
+            looks=self._looks(each),
+        )
+
+    def _looks(self, each: Round) -> frozenset[str]:
+        """Arms whose first gradient this round is to compare: the first does, and the next where that did not end."""
+        if each.number == 1:
+            return frozenset(trial.arm.name for trial in each.trials)
+        if each.block.kind != "training":
+            return frozenset()
+        return self.store.arms_without_gradient_check(each.key, each.circumstances.fingerprint)
 
     def started(self, trial: PlannedTrial, attempt: int) -> None:
         """A process of the trial is asked for."""

@@ -12,6 +12,7 @@ of a cluster, the folder that records are left in) is its desk, and the only wri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from harness.experiment.study import PlannedTrial
@@ -20,8 +21,15 @@ from harness.results.rounds import Round
 from harness.results.tries import Tries
 from harness.trial.interrupts import Interrupts
 
-#: The number of the next try of each arm of a round.
-Attempts = Mapping[str, int]
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """What a desk says of a round that may begin."""
+
+    attempts: Mapping[str, int]
+    """The number of the next try of each arm."""
+    looks: frozenset[str] = frozenset()
+    """Arms whose first gradient is to be compared: once a block, in the first of an arm's rounds that ends ok."""
 
 
 class Desk(Protocol):
@@ -30,7 +38,7 @@ class Desk(Protocol):
     @property
     def interrupts(self) -> Interrupts: ...
 
-    def begin(self, each: Round) -> Attempts | None:
+    def begin(self, each: Round) -> Orders | None:
         """A round is about to be sent off. None: it must not be, time is up or the run is being stopped."""
         ...
 
@@ -65,7 +73,7 @@ class Carrier(Protocol):
 
 
 def run_round(
-    tries: Tries, each: Round, attempts: Attempts, *,
+    tries: Tries, each: Round, orders: Orders, *,
     started: Callable[[PlannedTrial, int], None], finished: Callable[[PlannedTrial, Record], None],
 ) -> None:  # fmt: skip
     """Run a round in the calling thread, trial after trial, up to where it is stopped."""
@@ -76,6 +84,9 @@ def run_round(
         def begins(attempt: int, trial: PlannedTrial = trial) -> None:
             started(trial, attempt)
 
-        record = tries.record(trial, each, attempt=attempts[trial.arm.name], on_start=begins)
+        name = trial.arm.name
+        record = tries.record(
+            trial, each, attempt=orders.attempts[name], gradient_check=name in orders.looks, on_start=begins
+        )
         finished(trial, record)
         tries.workplace.tidy(trial, record)

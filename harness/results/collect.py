@@ -128,9 +128,9 @@ class InTurn:
             wall_limit_seconds=self.options.wall_limit_seconds,
         )  # fmt: skip
         for each in rounds:
-            attempts = None if desk.interrupts.soft else desk.begin(each)
-            if attempts is not None:
-                run_round(tries, each, attempts, started=desk.started, finished=desk.finished)
+            orders = None if desk.interrupts.soft else desk.begin(each)
+            if orders is not None:
+                run_round(tries, each, orders, started=desk.started, finished=desk.finished)
 
 
 def local_launcher(plan: Plan, environment: Environment, *, isolation: str = "zygote") -> LocalLauncher:

@@ -77,6 +77,7 @@ class Record:
     peak_reserved_bytes: int | None = None
     peak_device_bytes: int | None = None
     peak_host_bytes: int | None = None
+    """Resident, of the training process alone (of the largest rank): loader workers are `figures.peak_loader_bytes`."""
     model_state_bytes: dict[str, float] = field(default_factory=dict)
     """By kind (parameters, gradients, optimizer, buckets, activations) and by moment (before_step, after_step, …)."""
     parameters: dict[str, int] = field(default_factory=dict)

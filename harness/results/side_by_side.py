@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from harness.environment import Device, Environment
 from harness.errors import EnvironmentProblem
 from harness.experiment.study import PlannedTrial
-from harness.results.carrier import Attempts, Desk, run_round
+from harness.results.carrier import Desk, Orders, run_round
 from harness.results.record import Record
 from harness.results.rounds import Round
 from harness.results.sharing import ARM, elsewhere, is_control, split
@@ -120,17 +120,17 @@ class _Lane:
     interrupts: Interrupts = field(default_factory=Interrupts)
     block: str = ""
     """Key of the block whose rounds it runs."""
-    _given: SimpleQueue[tuple[Round, Attempts] | None] = field(default_factory=SimpleQueue)
+    _given: SimpleQueue[tuple[Round, Orders] | None] = field(default_factory=SimpleQueue)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
         self._thread.start()
 
-    def give(self, each: Round, attempts: Attempts) -> None:
+    def give(self, each: Round, orders: Orders) -> None:
         """A round to run here."""
         placed = each.on(self.devices, self.carrier.environment, side_by_side=self.lanes)
-        self._given.put((placed, attempts))
+        self._given.put((placed, orders))
 
     def end(self) -> None:
         """Stop what runs, wait until no process of the lane lives."""
@@ -202,9 +202,9 @@ def _hand_out(blocks: _Blocks, lanes: Sequence[_Lane], news: SimpleQueue[_News],
     idle, busy = list(lanes), 0
     while True:
         while idle and not desk.interrupts.soft and (each := blocks.next_for(idle[0])) is not None:
-            attempts = desk.begin(each)
-            if attempts is not None:
-                idle.pop(0).give(each, attempts)
+            orders = desk.begin(each)
+            if orders is not None:
+                idle.pop(0).give(each, orders)
                 busy += 1
         if not busy:
             return
@@ -216,14 +216,14 @@ def _hand_out(blocks: _Blocks, lanes: Sequence[_Lane], news: SimpleQueue[_News],
 
 def _measure_sharing(each: Round, number: int, lanes: Sequence[_Lane], news: SimpleQueue[_News], desk: Desk) -> None:
     """A round of the sharing control: alone on one lane, then the same trial on all lanes at once, one of them kept."""
-    attempts = None if desk.interrupts.soft else desk.begin(each)
-    if attempts is None:
+    orders = None if desk.interrupts.soft else desk.begin(each)
+    if orders is None:
         return
     ours = lanes[number % len(lanes)]
     for part in split(each):
         those = list(lanes) if part.trials[0].arm.name == ARM else [ours]
         for index, lane in enumerate(those):
-            lane.give(part if lane is ours else elsewhere(part, index), attempts)
+            lane.give(part if lane is ours else elsewhere(part, index), orders)
         resting = 0
         while resting < len(those):
             said = news.get()

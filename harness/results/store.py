@@ -220,6 +220,19 @@ class Store:
             ).fetchone()
         return int(row[0] or 0) + 1
 
+    def arms_without_gradient_check(self, block: str, fingerprint: str) -> frozenset[str]:
+        """Arms whose first round has ended and none of whose rounds has compared its first gradient, or said why not.
+
+        A comparison counts where the trial does: with an outcome of `ok`, or of `invalid`, which is of the timing.
+        """
+        with explained(self.path):
+            rows = self._database.execute(
+                "SELECT arm FROM trials WHERE block = ? AND fingerprint = ? AND NOT superseded GROUP BY arm HAVING"
+                " min(round) = 1 AND NOT max(outcome IN (?, ?) AND json_extract(record, '$.gradient_check') != '{}')",
+                (block, fingerprint, Outcome.OK, Outcome.INVALID),
+            ).fetchall()
+        return frozenset(str(row[0]) for row in rows)
+
     def runs(self) -> list[Run]:
         """All runs that wrote to the store, oldest first."""
         with explained(self.path):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.environment import Device
 from harness.experiment.study import PlannedTrial
+from harness.experiment.workloads import is_step
 from harness.results import assemble
 from harness.results.assemble import Try
 from harness.results.budget import wall_limit_seconds
@@ -19,6 +20,7 @@ from harness.results.workplace import Workplace
 from harness.trial.device import DeviceSamples, device_figures
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import Finished, Launcher
+from harness.trial.loader_memory import LoaderMemory, Readings, peak_within
 from harness.trial.outcome import TRANSIENT
 from harness.trial.ranks import processes_of
 from harness.trial.sampler import Sampler
@@ -38,9 +40,13 @@ class Tries:
     wall_limit_seconds: float | None = None
     """For every trial; None: see `results.budget`."""
 
-    def record(self, trial: PlannedTrial, its_round: Round, *, attempt: int, on_start: Callable[[int], None]) -> Record:
+    def record(
+        self, trial: PlannedTrial, its_round: Round, *, attempt: int, on_start: Callable[[int], None],
+        gradient_check: bool = False,
+    ) -> Record:  # fmt: skip
         """The record of `trial`: its last try, with the earlier ones in `attempts`.
 
+        `gradient_check`: compare its first gradient.
         `on_start` is told the number of each try, from 1, just before it is launched; a refused trial has none.
 
         Raises:
@@ -53,7 +59,7 @@ class Tries:
         while True:
             on_start(len(earlier) + 1)
             at = Try(attempt=attempt, started_at=now(), earlier=tuple(earlier))
-            record = self._launch(trial, its_round, at)
+            record = self._launch(trial, its_round, at, gradient_check)
             if record.outcome not in TRANSIENT or len(earlier) >= self.retries or self.interrupts.soft:
                 return record
             earlier.append({
@@ -61,34 +67,44 @@ class Tries:
                 "started_at": record.started_at,
             })  # fmt: skip
 
-    def _launch(self, trial: PlannedTrial, its_round: Round, at: Try) -> Record:
+    def _launch(self, trial: PlannedTrial, its_round: Round, at: Try, gradient_check: bool) -> Record:
         circumstances = its_round.circumstances
         devices = its_round.devices[: trial.arm.cell.number("devices")]
         with self.workplace.writing():
             spec = self.workplace.spec(
-                trial, fingerprint=circumstances.fingerprint, attempt=at.attempt, gpu=bool(devices)
-            )
-            finished, samples = self._watched(trial, spec, devices)
+                trial, fingerprint=circumstances.fingerprint, attempt=at.attempt, gpu=bool(devices),
+                gradient_check=gradient_check,
+            )  # fmt: skip
+            finished, samples, loader = self._watched(trial, spec, devices)
             check_room(finished, (Path(spec.record_path).parent, Path(spec.cache_directory)))
         window = finished.result.window if finished.result is not None else None
         figures = device_figures(samples, window)
-        return assemble.record_of(trial, finished, figures, at=at, circumstances=circumstances)
+        held = peak_within(loader, window)
+        seen = {"peak_loader_bytes": held} if held else {}
+        return assemble.record_of(trial, finished, figures, at=at, circumstances=circumstances, seen=seen)
 
     def _watched(
         self, trial: PlannedTrial, spec: TrialSpec, devices: Sequence[Device]
-    ) -> tuple[Finished, tuple[DeviceSamples, ...]]:
-        """Launch, with the devices sampled from before the first process to after the last."""
+    ) -> tuple[Finished, tuple[DeviceSamples, ...], Readings]:
+        """Launch, with the devices sampled from before the first process to after the last, and loader workers."""
+        loader = LoaderMemory()
+
+        def forked(pids: tuple[int, ...]) -> None:
+            self.sampler.follow(pids)
+            if trial.arm.cell["workers"] or is_step(spec.model):  # a user's step may have workers of its own
+                loader.follow(pids)
+
         self.sampler.begin(len(devices))
         try:
             finished = self.launcher.run(
                 spec, ranks=processes_of(trial.arm.cell.settings),
                 wall_limit_seconds=wall_limit_seconds(trial, self.wall_limit_seconds),
                 environment=self.workplace.variables(spec, devices),
-                interrupts=self.interrupts, on_forked=self.sampler.follow,
+                interrupts=self.interrupts, on_forked=forked,
             )  # fmt: skip
         finally:
-            samples = self.sampler.end()
-        return finished, samples
+            samples, held = self.sampler.end(), loader.end()
+        return finished, samples, held
 
 
 def now() -> str:

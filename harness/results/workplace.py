@@ -49,7 +49,9 @@ class Workplace:
     def caches(self) -> Path:
         return self.cache_folder or self.folder / "caches"
 
-    def spec(self, trial: PlannedTrial, *, fingerprint: str, attempt: int, gpu: bool) -> TrialSpec:
+    def spec(
+        self, trial: PlannedTrial, *, fingerprint: str, attempt: int, gpu: bool, gradient_check: bool = False
+    ) -> TrialSpec:
         """What the processes of a trial are told."""
         block, cell = trial.block, trial.arm.cell
         folder = self._trial_folder(trial, attempt)
@@ -61,7 +63,7 @@ class Workplace:
             warmup_steps=block.warmup_steps, steps=block.steps, device="cuda" if gpu else "cpu",
             record_path=str(folder / "result.json"), cache_directory=str(cache),
             data_directory=str(self.data), options=dict(block.options),
-            gradient_check=trial.round == 1 and not block.options.get("pilot"),
+            gradient_check=gradient_check and not block.options.get("pilot"),
         )  # fmt: skip
 
     def variables(self, spec: TrialSpec, devices: Sequence[Device]) -> dict[str, str]:
@@ -82,21 +84,24 @@ class Workplace:
         """Prepare the data of all trials that will run, so that none does it within its own time.
 
         Raises:
-            WorkloadError: data that cannot be read.
-        LaunchError: the disk is full or read-only.
+            WorkloadError: data that cannot be read, or is too short for a cell.
+            LaunchError: the disk is full or read-only.
         """
-        workloads = {
-            (trial.arm.cell.workload.data_source, trial.arm.cell.workload.model_source)
-            for trial in trials
-            if trial.refusal is None
-        }
-        for data, model in sorted(workloads):
+        cells = [trial.arm.cell for trial in trials if trial.refusal is None]
+        needs: dict[tuple[str, str], set[tuple[str, int]]] = {}
+        for cell in cells:
+            sources = (cell.workload.data_source, cell.workload.model_source)
+            needs.setdefault(sources, set()).add((str(cell["batching"]), cell.number("sequence_length")))
+        for (data, model), samples in sorted(needs.items()):
             vocabulary = _vocabulary(model)
             if vocabulary is not None:
-                from harness.trial.corpus import prepare  # numpy: not for a run that has nothing to do
+                # numpy: not for a run that has nothing to do
+                from harness.trial.corpus import prepare, read_about, require_length
 
                 with self.writing():
-                    prepare(data, vocabulary, self.data)
+                    about = read_about(prepare(data, vocabulary, self.data))
+                for batching, length in sorted(samples):
+                    require_length(about, batching=batching, sequence_length=length)
 
     def tidy(self, trial: PlannedTrial, record: Record) -> None:
         """Remove what a trial left, now that its record is stored; what a failed one wrote stays for a look."""

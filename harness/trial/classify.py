@@ -27,7 +27,7 @@ _WORKER = re.compile(
     r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal: Killed|exited unexpectedly(?! with exit code))"
     r"|DataLoader worker ended before its batch was fetched|Caught (ConnectionResetError|EOFError) in pin memory thread"
 )
-_FAILURES = frozenset({Outcome.CRASH, Outcome.OOM})
+_FAILURES = frozenset({Outcome.CRASH, Outcome.OOM, Outcome.UNSUPPORTED})
 
 
 @dataclass(frozen=True, kw_only=True)

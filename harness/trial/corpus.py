@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import WorkloadError
+from harness.errors import DataTooShortError, WorkloadError
 
 #: Enough that a run never repeats a batch, small enough to prepare in seconds.
 LARGEST_CORPUS_BYTES = 16 << 20
@@ -79,6 +79,25 @@ def prepare(data: str, vocabulary: int, directory: Path) -> Path:
 def read_about(folder: Path) -> About:
     """What `prepare` wrote about a folder."""
     return About(**json.loads((folder / "about.json").read_text(encoding="utf-8")))
+
+
+def require_length(about: About, *, batching: str, sequence_length: int) -> None:
+    """See that samples can be drawn: windows cut anywhere need more tokens than one holds, whole documents need two.
+
+    Raises:
+        DataTooShortError: they cannot.
+    """
+    holds = f"data {about.data!r} holds {about.tokens} tokens"
+    if batching == "fixed" and about.tokens <= sequence_length:
+        raise DataTooShortError(
+            f"{holds}, and windows of sequence_length={sequence_length} can be cut from more than {sequence_length} "
+            "only; give more text or a shorter sequence_length"
+        )
+    if about.tokens < 2:
+        raise DataTooShortError(
+            f"{holds}, and a sample of sequence_length={sequence_length} needs at least 2, one to learn from and one "
+            "to learn; give more text"
+        )
 
 
 def _readable(data: str) -> Path:

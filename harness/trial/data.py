@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from harness.trial.batching import BATCHINGS, Batch, LoaderSettings
+from harness.trial.corpus import read_about, require_length
 from harness.trial.processes import die_with_parent
 from harness.trial.streams import STREAMS
 
@@ -58,7 +59,12 @@ class Samples(Dataset[Any]):
 
 
 def make_loader(folder: Path, settings: LoaderSettings, *, seed: int, rank: int, batches: int) -> DataLoader[Batch]:
-    """The DataLoader of a trial. Iterating it gives `batches` batches."""
+    """The DataLoader of a trial. Iterating it gives `batches` batches.
+
+    Raises:
+        DataTooShortError: no sample can be drawn.
+    """
+    require_length(read_about(folder), batching=settings.batching, sequence_length=settings.sequence_length)
     many = settings.workers > 0
     return DataLoader(
         Samples(folder, settings, seed=seed, rank=rank, batches=batches),

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
 
 Gradient = dict[str, torch.Tensor]
+#: A batch and the share that its mean loss has in the loss of the step.
+Part = tuple[Batch, float]
 
 #: Above this length a reference keeps no attention matrices: it recomputes each block in backward.
 LONG = 2048
@@ -52,19 +54,20 @@ def capture(run: TrainingRun) -> Gradient:
     for name, parameter in run.plain_model.named_parameters():
         if parameter.grad is not None:
             whole = parameter.grad.full_tensor() if hasattr(parameter.grad, "full_tensor") else parameter.grad
-            found[_plain(name)] = (whole.detach() / scale).cpu() if scale != 1.0 else whole.detach().cpu()
+            # a copy, also of what lies on the CPU already: clipping changes gradients in place
+            found[_plain(name)] = whole.detach().to("cpu", copy=True).div_(scale)
     return found
 
 
 def compare(run: TrainingRun, mine: Gradient, folder: Path) -> dict[str, Any]:
     """`error` and `eager_error`, relative L2 against fp32 eager. The caller has freed the model that was timed."""
-    batches = first_batches(run, folder)
+    parts = first_parts(run, folder)
     with exact_fp32():
-        reference = _gradient(run, batches, dtype=torch.float32, contexts=())
+        reference = _gradient(run, parts, dtype=torch.float32, contexts=())
     error = relative_error(mine, reference)
     # with the cell's own loss scale: fp16 without one loses what is small
     scale = run.scaler.get_scale() if run.scaler is not None else 1.0
-    eager = _gradient(run, batches, dtype=run.parameter_dtype, contexts=run.forward_contexts, scale=scale)
+    eager = _gradient(run, parts, dtype=run.parameter_dtype, contexts=run.forward_contexts, scale=scale)
     return {
         "reference": "fp32 eager",
         "error": error,
@@ -73,13 +76,20 @@ def compare(run: TrainingRun, mine: Gradient, folder: Path) -> dict[str, Any]:
     }
 
 
-def first_batches(run: TrainingRun, folder: Path) -> list[Batch]:
-    """The micro-batches of the first step, of all ranks: they depend on the seed alone."""
+def first_parts(run: TrainingRun, folder: Path) -> list[Part]:
+    """The micro-batches of the first step, of all ranks, weighted as the run does. They depend on the seed alone.
+
+    Each loss is a mean over its own tokens; micro-batches, ranks (DDP and FSDP average gradients) and the replicas of
+    DataParallel count alike, however many tokens each has.
+    """
     settings = run.loader_settings()
-    found: list[Batch] = []
+    found: list[Part] = []
     for rank in range(run.ranks.world_size):
         samples = Samples(folder, settings, seed=run.spec.seed, rank=rank, batches=run.accumulation)
-        found.extend(samples[index] for index in range(run.accumulation))
+        for index in range(run.accumulation):
+            replicas = _chunks(samples[index], run.devices_fed)
+            share = 1 / (run.ranks.world_size * run.accumulation * len(replicas))
+            found.extend((replica, share) for replica in replicas)
     return found
 
 
@@ -95,9 +105,9 @@ def relative_error(mine: Gradient, reference: Gradient) -> float:
 
 
 def _gradient(
-    run: TrainingRun, batches: list[Batch], *, dtype: torch.dtype, contexts: Iterable[Any], scale: float = 1.0
+    run: TrainingRun, parts: list[Part], *, dtype: torch.dtype, contexts: Iterable[Any], scale: float = 1.0
 ) -> Gradient:
-    """The gradient of the mean loss over `batches`, in fp32 on the device.
+    """The gradient of the weighted loss of `parts`, in fp32 on the device.
 
     A batch at a time, or where eager attention's squares do not fit in memory a row at a time, summed in fp32 so that
     the order of summing costs no precision.
@@ -106,35 +116,41 @@ def _gradient(
     if int(run.spec.settings["sequence_length"]) > LONG:
         enable_checkpointing(model, reentrant=False)
     try:
-        return _summed(model, batches, run.device, list(contexts), scale)
+        return _summed(model, parts, run.device, list(contexts), scale)
     except torch.OutOfMemoryError:
         model.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
-        return _summed(model, [row for batch in batches for row in _rows(batch)], run.device, list(contexts), scale)
+        return _summed(model, [row for part in parts for row in _rows(part)], run.device, list(contexts), scale)
 
 
-def _summed(
-    model: nn.Module, batches: list[Batch], device: torch.device, contexts: list[Any], scale: float
-) -> Gradient:
-    learnt = [int((batch["labels"][:, 1:] != IGNORED).sum()) for batch in batches]
+def _summed(model: nn.Module, parts: list[Part], device: torch.device, contexts: list[Any], scale: float) -> Gradient:
     total: Gradient = {}
-    for batch, count in zip(batches, learnt, strict=True):
+    for batch, share in parts:
         with contextlib.ExitStack() as stack:
             for context in contexts:
                 stack.enter_context(context())
-            loss = model(**{name: part.to(device) for name, part in batch.items()}, use_cache=False).loss
+            loss = model(**{name: tensor.to(device) for name, tensor in batch.items()}, use_cache=False).loss
         (loss * scale).backward()
-        share = count / sum(learnt) / scale
         for name, parameter in model.named_parameters():
-            if parameter.grad is not None and count:
-                part = parameter.grad.float() * share
+            if parameter.grad is not None:
+                part = parameter.grad.float() * (share / scale)
                 total[name] = total[name] + part if name in total else part
         model.zero_grad(set_to_none=True)
     return total
 
 
-def _rows(batch: Batch) -> list[Batch]:
-    return [{name: part[row : row + 1] for name, part in batch.items()} for row in range(len(batch["input_ids"]))]
+def _rows(part: Part) -> list[Part]:
+    """The rows of a batch, each with its tokens' part of the share; without those from which nothing is learnt."""
+    batch, share = part
+    rows = _chunks(batch, len(batch["input_ids"]))
+    learnt = [int((row["labels"][:, 1:] != IGNORED).sum()) for row in rows]
+    return [(row, share * count / sum(learnt)) for row, count in zip(rows, learnt, strict=True) if count]
+
+
+def _chunks(batch: Batch, count: int) -> list[Batch]:
+    """A batch cut into `count` parts of rows, as DataParallel does: fewer where there are not as many rows."""
+    pieces = {name: tensor.chunk(count) for name, tensor in batch.items()}
+    return [dict(zip(pieces, row, strict=True)) for row in zip(*pieces.values(), strict=True)]
 
 
 @contextlib.contextmanager

@@ -44,23 +44,19 @@ _TABLE: dict[str, tuple[str, dict[str, float]]] = {
     "Tesla V100-SXM2-32GB": (_VOLTA, {"fp32": 15.7, "fp16": 125.0}),
 }
 
-#: Which data type the matrix products of a precision setting use.
-MATMUL_DTYPE = {
-    "fp32": "fp32",
-    "tf32": "tf32",
-    "amp-bf16": "bf16",
-    "amp-fp16": "fp16",
-    "bf16": "bf16",
-    "ds-bf16": "bf16",
-}
+
+def why_unknown(device_name: str) -> str:
+    """Why a device has no peak at all; empty where it has."""
+    if device_name in _TABLE:
+        return ""
+    return f"no published dense peak on file for {device_name!r}; add it to harness/trial/peaks.py with its source"
 
 
-def peak_for(device_name: str, precision: str) -> Peak | str:
-    """The dense peak for a precision setting on a device, or the reason why none is known."""
-    dtype = MATMUL_DTYPE.get(precision)
+def peak_for(device_name: str, dtype: str) -> Peak | str:
+    """The dense peak of products in `dtype` (fp32, tf32, bf16, fp16) on a device, or the reason why none is known."""
     if device_name not in _TABLE:
-        return f"no published dense peak on file for {device_name!r}; add it to harness/trial/peaks.py with its source"
+        return why_unknown(device_name)
     source, rates = _TABLE[device_name]
-    if dtype is None or dtype not in rates:
-        return f"{device_name} has no published {dtype or precision} rate on file"
+    if dtype not in rates:
+        return f"{device_name} has no published {dtype} rate on file"
     return Peak(value=rates[dtype] * 1e12, dtype=dtype, source=source)

@@ -48,7 +48,7 @@ class TrialSpec:
     data_directory: str
     """Where prepared data lies."""
     gradient_check: bool = False
-    """Compare the first step's gradient with fp32 eager (once a block: in its first round)."""
+    """Compare the first step's gradient with fp32 eager (once a cell: in the first of its rounds that ends ok)."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:

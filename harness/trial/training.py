@@ -291,7 +291,7 @@ def build(run: TrainingRun, techniques: Iterable[Technique]) -> None:
         apply(Stage.PROCESS)
         make_built_in(run)
     apply(Stage.MODEL)
-    run.weights = count_weights(run.plain_model, head_of(run.plain_model))
+    run.weights = count_weights(run.plain_model, head_of(run.plain_model), run.config)
     run.parameter_counts = count_parameters(run.plain_model)
     apply(Stage.PARALLEL)
     run.call = run.model

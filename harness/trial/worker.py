@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import WorkloadError
+from harness.errors import DataTooShortError, WorkloadError
 from harness.techniques.base import Inert
 from harness.trial.outcome import Outcome
 from harness.trial.processes import leave
@@ -50,6 +50,8 @@ def outcome_of(spec: TrialSpec, ranks: Ranks, environment: Environment) -> Trial
 
     try:
         return runner(spec.kind)(spec, ranks, environment)
+    except DataTooShortError as error:
+        return TrialResult(outcome=Outcome.UNSUPPORTED, reason=str(error))
     except WorkloadError as error:
         # told in words already, the traceback printed where it was raised
         return TrialResult(outcome=Outcome.CRASH, reason=str(error))

@@ -165,6 +165,14 @@ class TestTwoRanks:
         assert result.outcome is Outcome.OK, result.reason
         assert result.measured["gradient_check"]["error"] < 1e-5
 
+    @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+    def test_ranks_whose_batches_hold_unequal_numbers_of_tokens_count_alike(
+        self, run_ranks: Ranks, parallel: str
+    ) -> None:
+        result = run_ranks(parallel=parallel, devices=2, batching="padded", batch_size=4, gradient_check=True)
+        assert result.outcome is Outcome.OK, result.reason
+        assert result.measured["gradient_check"]["error"] < 1e-5
+
     def test_fsdp_shards_parameters_gradients_and_moments(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="fsdp", devices=2, accumulation=2, gradient_check=True)
         assert result.outcome is Outcome.OK, result.reason

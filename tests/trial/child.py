@@ -56,6 +56,14 @@ def _train(spec: TrialSpec, rank: int) -> None:
         ).write(Path(spec.record_path))
 
 
+def _look_at_its_gradient(spec: TrialSpec, rank: int) -> None:
+    """Compare it if that is asked for; a round whose seed is among `failing_seeds` ends before."""
+    if spec.seed in spec.options["failing_seeds"]:
+        raise RuntimeError("not this round")
+    check = {"gradient_check": {"error": 0.9, "eager_error": 0.005}} if spec.gradient_check else {}
+    TrialResult(outcome=Outcome.OK, measured={"tokens_per_second": 500.0, **check}).write(Path(spec.record_path))
+
+
 def _fill_its_cache(spec: TrialSpec, rank: int) -> None:
     """What a compiler leaves there: two megabytes."""
     (Path(spec.cache_directory) / "kernels").write_bytes(bytes(2 << 20))
@@ -185,6 +193,7 @@ def _leave_a_note(spec: TrialSpec, rank: int, pid: int | None = None) -> None:
 
 
 _DEEDS = {
+    "look": _look_at_its_gradient,
     "train": _train,
     "fill its cache": _fill_its_cache,
     "train the second time": _train_the_second_time,

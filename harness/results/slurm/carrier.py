@@ -142,7 +142,7 @@ class OnSlurm:
 
     def _prepare(self, load: Load, desk: Desk) -> Sent | None:
         """Write the job; None when the desk wants none of its rounds."""
-        begun = [(each, attempts) for each in load.rounds if (attempts := desk.begin(each)) is not None]
+        begun = [(each, orders) for each in load.rounds if (orders := desk.begin(each)) is not None]
         if not begun:
             return None
         blocks = {each.key: each.block for each, _ in begun}
@@ -154,7 +154,7 @@ class OnSlurm:
             wall_limit_seconds=self.wall_limit_seconds,
             seconds=max(_MARGIN_SECONDS, 60 * self.cluster.minutes - _MARGIN_SECONDS),
             data_folder=str(self.data_folder), blocks=tuple(blocks.values()),
-            errands=tuple(errand_of(each, places[each.key], attempts) for each, attempts in begun),
+            errands=tuple(errand_of(each, places[each.key], orders) for each, orders in begun),
             expected={label(each): self.seconds(each) for each, _ in begun},
         ).write(self.folder / "jobs" / name)  # fmt: skip
         return Sent(folder=self.folder / "jobs" / name, rounds={label(each): each for each, _ in begun})
@@ -221,9 +221,11 @@ def _refused(each: Round, desk: Desk) -> bool:
     """A round of which nothing can run is recorded here: it needs no node."""
     if any(trial.refusal is None for trial in each.trials):
         return False
-    attempts = desk.begin(each) or {}
-    for trial in each.trials if attempts else ():
-        at = assemble.Try(attempt=attempts[trial.arm.name], started_at=now())
+    orders = desk.begin(each)
+    if orders is None:
+        return True
+    for trial in each.trials:
+        at = assemble.Try(attempt=orders.attempts[trial.arm.name], started_at=now())
         desk.finished(trial, assemble.unsupported(trial, at=at, circumstances=each.circumstances))
     return True
 

@@ -11,7 +11,7 @@ In `.claimbench/stores/<store>/slurm/jobs/<name>/`:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from harness.environment import Environment
 from harness.experiment.study import Block, PlannedTrial
+from harness.results.carrier import Orders
 from harness.results.lines import write_whole
 from harness.results.rounds import Round, shared
 
@@ -38,6 +39,8 @@ class Errand:
     """Arms in the order in which they run."""
     refusals: dict[str, str] = field(default_factory=dict)
     attempts: dict[str, int]
+    looks: frozenset[str] = frozenset()
+    """Arms whose first gradient is to be compared."""
     fingerprint: str
     """Of the machine that the run was planned for: the round runs on no other kind."""
 
@@ -98,10 +101,11 @@ def label(each: Round) -> str:
     return f"{each.key}-r{each.number}"
 
 
-def errand_of(each: Round, block: int, attempts: Mapping[str, int]) -> Errand:
+def errand_of(each: Round, block: int, orders: Orders) -> Errand:
     """A round made ready to travel."""
     return Errand(
-        block=block, number=each.number, seed=each.trials[0].seed, attempts=dict(attempts),
+        block=block, number=each.number, seed=each.trials[0].seed, attempts=dict(orders.attempts),
+        looks=orders.looks,
         order=tuple(trial.arm.name for trial in each.trials),
         refusals={trial.arm.name: trial.refusal for trial in each.trials if trial.refusal is not None},
         fingerprint=each.circumstances.fingerprint,

@@ -22,7 +22,7 @@ from typing import Any
 
 from harness.environment import Environment, detect
 from harness.experiment.study import PlannedTrial
-from harness.results.carrier import Attempts
+from harness.results.carrier import Orders
 from harness.results.lines import write_lines, write_whole
 from harness.results.record import Record
 from harness.results.rounds import Round, parts_of
@@ -101,6 +101,8 @@ class Outbox:
     unlike: dict[str, Any] = field(default_factory=dict)
     """What this node is, where that is not what the run was planned for."""
     _records: dict[str, list[Record]] = field(default_factory=dict)
+    _owed: set[tuple[str, str]] = field(default_factory=set)
+    """Block and arm whose first gradient is to be compared, until a trial has done so."""
 
     def expect(self, job: Job, here: Environment) -> None:
         """Sort out the rounds of the job: an earlier start of the same job may have delivered some."""
@@ -110,13 +112,16 @@ class Outbox:
             elif not self._path(label(each)).exists():
                 self.expected[label(each)] = (errand, each)
 
-    def begin(self, each: Round) -> Attempts | None:
+    def begin(self, each: Round) -> Orders | None:
         """As the run numbered its tries; None where it no longer fits into the job's time, or the run is stopping."""
         left = self.job.seconds - (time.monotonic() - self.began)
         if (self.folder / "stop").exists() or self.job.expected.get(label(each), 0.0) > left:
             self.postponed.append(label(each))
             return None
-        return self.expected[label(each)][0].attempts
+        errand, _ = self.expected[label(each)]
+        self._owed.update((each.key, arm) for arm in errand.looks)
+        owed = {arm for block, arm in self._owed if block == each.key}
+        return Orders(attempts=errand.attempts, looks=frozenset(owed & errand.attempts.keys()))
 
     def started(self, trial: PlannedTrial, attempt: int) -> None:
         """Say it in the job's log."""
@@ -129,6 +134,8 @@ class Outbox:
             time.sleep(_SECONDS_TO_BELIEVE_A_CRASH)
         if self.interrupts.soft or record.outcome is Outcome.INTERRUPTED:
             return
+        if record.gradient_check and record.outcome in (Outcome.OK, Outcome.INVALID):
+            self._owed.discard((trial.block.key, trial.arm.name))
         name = f"{trial.block.key}-r{trial.round}"
         records = self._records.setdefault(name, [])
         records.append(record)

@@ -14,14 +14,13 @@ import torch
 from harness.environment import Environment
 from harness.techniques.base import Evidence, Technique
 from harness.techniques.registry import techniques
-from harness.trial import estimator, flops, gradients, memory, own_gradients, own_step
+from harness.trial import arithmetic, estimator, gradients, memory, own_gradients, own_step
 from harness.trial import ranks as group
 from harness.trial.breakdown import breakdown
 from harness.trial.corpus import prepare, read_about
 from harness.trial.host import held_up
 from harness.trial.measure import Measured, graph_breaks, measure
 from harness.trial.outcome import Outcome
-from harness.trial.peaks import Peak, peak_for
 from harness.trial.profile import profile_step
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult, TrialSpec
@@ -53,7 +52,7 @@ def seconds_since_request() -> float | None:
 
 
 def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
-    """Speed, memory, arithmetic and losses into the result."""
+    """Speed, memory and losses into the result."""
     assert measured.times is not None
     peaks, missing = memory.read_peaks(trial.device)
     result.missing.update(missing)
@@ -88,7 +87,6 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
     trial.facts["samples_a_step"] = trial.samples / trial.spec.steps
     trial.facts["activation_bytes"] = measured.model_state.get("activations", 0)
-    _arithmetic(trial, tokens / window / max(len(everyone), trial.devices_fed), result)
     _judge_window(trial, measured, result)
 
 
@@ -120,16 +118,20 @@ def _state_per_parameter(trial: TrainingRun, everyone: list[dict[str, Any]]) -> 
 
 
 def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: TrialResult) -> None:
-    """One profiled step, then every active technique's evidence. What does not hold makes the trial inert."""
+    """One profiled step, every active technique's evidence, and what the device's peak makes of the speed.
+
+    Evidence that does not hold makes the trial inert.
+    """
     trial.profile = profile_step(trial.step, trial.device)
     steps = result.measured["step_seconds"]
     result.measured["figures"]["breakdown"] = breakdown(trial.profile, math.fsum(steps) / len(steps))
     if trial.own is None:
         gather_evidence(trial, all_techniques, result)
-        return
-    gather_evidence(trial, own_step.provable(trial, all_techniques), result)
-    own_step.prove(trial, result)
-    own_step.judge(trial, result)
+    else:
+        gather_evidence(trial, own_step.provable(trial, all_techniques), result)
+        own_step.prove(trial, result)
+        own_step.judge(trial, result)
+    arithmetic.fill(trial, result)
 
 
 def gather_evidence(trial: TrainingRun, some_techniques: Iterable[Technique], result: TrialResult) -> None:
@@ -158,6 +160,7 @@ def as_json(evidence: Evidence) -> dict[str, Any]:
 
 def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
     if not trial.spec.gradient_check:
+        result.missing["gradient_check"] = "it is compared once a cell, in the first of its rounds that ends ok"
         return
     skipped = gradients.why_skipped(trial)
     if skipped is None and measured.first_gradient is None:
@@ -204,35 +207,6 @@ def _data(trial: TrainingRun) -> dict[str, Any]:
         return {}
     about = read_about(trial.loader.dataset.folder)
     return {"data_sha256": about.sha256, "data_tokeniser": about.tokeniser}
-
-
-def _arithmetic(trial: TrainingRun, tokens_per_second: float, result: TrialResult) -> None:
-    """FLOPs a token, MFU and HFU; what has no peak stays null with the reason."""
-    weights = trial.weights
-    # of a user's batches the real length; the setting may mean nothing to them
-    length = int(trial.spec.settings["sequence_length"]) if trial.own is None else trial.tokens // max(trial.samples, 1)
-    try:
-        attention = flops.attention_of(trial.config, length)
-    except AttributeError:
-        reason = "the shape of this model is not known: it has no configuration with heads, layers and hidden size"
-        unknown = ("model_flops_per_token", "hardware_flops_per_token", "mfu", "hfu")
-        result.missing.update(dict.fromkeys(unknown, reason))
-        return
-    model = flops.model_flops_per_token(weights, attention)
-    hardware = flops.hardware_flops_per_token(weights, attention, recompute_blocks=trial.cell["checkpointing"] != "off")
-    result.measured.update(model_flops_per_token=model, hardware_flops_per_token=hardware)
-    name = torch.cuda.get_device_name(trial.device) if trial.device.type == "cuda" else "a CPU"
-    peak = peak_for(name, str(trial.cell["precision"]))
-    if not isinstance(peak, Peak):
-        result.missing.update(mfu=peak, hfu=peak, peak_flops=peak)
-        return
-    result.measured["peak_flops"] = {"value": peak.value, "dtype": peak.dtype, "source": peak.source}
-    result.measured["mfu"] = tokens_per_second * model / peak.value
-    result.measured["hfu"] = tokens_per_second * hardware / peak.value
-    if result.measured["mfu"] > 1:
-        result.outcome = Outcome.INVALID
-        mfu = result.measured["mfu"]
-        result.reason = f"MFU {mfu:.2f} is above 1: the peak on file for {name} ({peak.dtype}) cannot be right"
 
 
 def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:

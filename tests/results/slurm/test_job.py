@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.environment import Device, Environment
+from harness.results.carrier import Orders
 from harness.results.record import Record
 from harness.results.rounds import Round, rounds_of
 from harness.results.slurm.cluster import GONE, Cluster, JobState, batch_script
@@ -27,7 +28,8 @@ PLAN = a_plan(a_block("a", options={"seconds": 0.5}), a_block("b", rounds=1), re
 def job_of(rounds: list[Round], **others: object) -> Job:
     blocks = list({each.key: each.block for each in rounds}.values())
     errands = tuple(
-        errand_of(each, blocks.index(each.block), {trial.arm.name: 3 for trial in each.trials}) for each in rounds
+        errand_of(each, blocks.index(each.block), Orders(attempts={trial.arm.name: 3 for trial in each.trials}))
+        for each in rounds
     )
     fields = {"name": "claimbench-1", "scale": PLAN.scale, "gpu": False, "seconds": 600.0, "data_folder": "data"}
     return Job(**{**fields, "blocks": tuple(blocks), "errands": errands, **others})  # type: ignore[arg-type]
@@ -68,7 +70,7 @@ def test_rounds_that_do_not_fit_or_come_after_a_stop_are_left_for_later(tmp_path
     with Interrupts() as interrupts:
         outbox = Outbox(folder=tmp_path, job=job, interrupts=interrupts)
         outbox.expect(job, HERE)
-        assert outbox.begin(first) == {"baseline": 3, "control": 3, "batch_size=2": 3}
+        assert outbox.begin(first) == Orders(attempts={"baseline": 3, "control": 3, "batch_size=2": 3})
         assert outbox.begin(second) is None, "700 s do not fit into 600 s"
         (tmp_path / "stop").touch()
         assert outbox.begin(third) is None

@@ -1,0 +1,79 @@
+"""The gradient check asks what the step itself asks: the gradient before clipping, micro-batches of equal weight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.trial.corpus import prepare
+from harness.trial.gradients import _rows, _summed, first_parts, relative_error
+from harness.trial.model import make_config, make_model
+from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks
+from harness.trial.training import TrainingRun
+from tests.training import cpu, run_trial, spec_of
+
+pytestmark = pytest.mark.train
+
+#: In fp32 on a CPU, where the same products are only summed in another order; 1e-5 is what parity allows there.
+ROUNDING = 1e-6
+
+
+@pytest.mark.parametrize("settings", [{"clip": 1.0}, {"clip": 1.0, "precision": "bf16"}, {"clip": 0.01}])
+def test_a_gradient_is_taken_before_it_is_clipped(settings: dict[str, object]) -> None:
+    clipped = run_trial(gradient_check=True, checkpointing="full", **settings).measured["gradient_check"]
+    unclipped = {**settings, "clip": "off"}
+    assert clipped == run_trial(gradient_check=True, checkpointing="full", **unclipped).measured["gradient_check"]
+    assert clipped["error"] <= 2 * clipped["eager_error"] + ROUNDING
+
+
+@pytest.mark.parametrize("batching", ["fixed", "padded", "packed", "token-budget"])
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_the_reference_weights_micro_batches_as_the_step_does(batching: str, accumulation: int) -> None:
+    result = run_trial(batching=batching, accumulation=accumulation, sequence_length=256, gradient_check=True)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.measured["gradient_check"]["error"] < ROUNDING
+
+
+def _run(**settings: object) -> tuple[TrainingRun, Path]:
+    spec = spec_of(batching="padded", accumulation=2, batch_size=4, **settings)
+    run = TrainingRun(spec, Ranks(), cpu())
+    run.config = make_config("tiny", 64)
+    return run, prepare(spec.data, 512, Path(spec.data_directory))
+
+
+def test_ranks_micro_batches_and_replicas_have_equal_shares() -> None:
+    run, folder = _run()
+    run.ranks = Ranks(world_size=3)
+    run.devices_fed = 2
+    parts = first_parts(run, folder)
+    assert [share for _, share in parts] == [pytest.approx(1 / 12)] * 12
+    # DataParallel loads the rows of all of its devices as one batch and hands each as many
+    assert {len(batch["input_ids"]) for batch, _ in parts} == {4}
+
+
+def test_a_replica_without_a_row_has_no_share() -> None:
+    run, folder = _run()
+    run.devices_fed = 2
+    run.loader_settings = lambda: replace(TrainingRun.loader_settings(run), batch_size=1)  # type: ignore[method-assign]
+    assert [share for _, share in first_parts(run, folder)] == [0.5, 0.5]
+
+
+def test_row_by_row_is_the_gradient_of_the_whole_batches() -> None:
+    run, folder = _run()
+    parts = first_parts(run, folder)
+    rows = [row for part in parts for row in _rows(part)]
+    assert len(rows) == 8
+    assert sum(share for _, share in rows) == pytest.approx(1.0)
+    model = make_model(run.config, attention="eager", dtype=torch.float32, device=run.device, seed=7)
+    whole, by_row = (_summed(model, each, run.device, [], 1.0) for each in (parts, rows))
+    assert relative_error(by_row, whole) < ROUNDING
+
+
+def test_a_round_that_does_not_look_says_so() -> None:
+    result = run_trial()
+    assert "gradient_check" not in result.measured
+    assert result.missing["gradient_check"] == "it is compared once a cell, in the first of its rounds that ends ok"
