@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from harness.experiment.cell import Cell, Workload
 from harness.judgement.judged import ArmResult, Interval
 from harness.judgement.metrics import METRICS, Metric, Statistic
-from harness.judgement.pairs import pair_key
+from harness.judgement.pairs import computed, pair_key
+from harness.judgement.parity import Demand, demand_of
 from harness.judgement.site import Site, made_how
 from harness.judgement.stats import noise_label, summarise
 from harness.judgement.validity import IDLED
@@ -31,7 +32,7 @@ def notes_on(site: Site, interval: Interval | None, metrics: Sequence[Metric] = 
     timed = any(metric.statistic.has_interval for metric in judged)
     passed = [*_noise(site, judged), *(_waits(site) if interval else []), *_drift(site)] if timed else []
     return [*_suspect(site), *_control_strays(site), *_older(site), *_dropped(site, interval),
-            *_elsewhere(site, judged[0]), *_strayed(site), *passed]  # fmt: skip
+            *_elsewhere(site, judged[0]), *_strayed(site), *_gradient_unseen(site, judged), *passed]  # fmt: skip
 
 
 def _suspect(site: Site) -> list[str]:
@@ -81,6 +82,18 @@ def _strayed(site: Site) -> list[str]:
         for arm in site.arms
         if arm.parity.strayed
     ]
+
+
+def _gradient_unseen(site: Site, judged: Sequence[Metric]) -> list[str]:
+    """Where parity stands on the losses alone, since no round compared the first gradient or said why it cannot be."""
+    trials = computed(site.arm.trials)
+    owed = trials and trials[0].kind == "training" and any(metric.gated for metric in judged)
+    if not owed or site.arm.role != "cell" or any(trial.gradient_check for trial in trials):
+        return []
+    if demand_of(site.arm.cell, site.baseline.cell)[0] is Demand.UNEQUAL:
+        return []
+    return [f"the first gradient of {site.arm.name} was compared in no round, so that its losses alone say what it "
+            "trained"]  # fmt: skip
 
 
 def _elsewhere(site: Site, metric: Metric) -> list[str]:

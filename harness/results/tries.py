@@ -91,7 +91,8 @@ class Tries:
 
         def forked(pids: tuple[int, ...]) -> None:
             self.sampler.follow(pids)
-            if trial.arm.cell["workers"] or is_step(spec.model):  # a user's step may have workers of its own
+            # a user's step may have workers of its own; where loaders are timed alone nothing looks at them
+            if trial.block.kind == "training" and (trial.arm.cell["workers"] or is_step(spec.model)):
                 loader.follow(pids)
 
         self.sampler.begin(len(devices))

@@ -424,6 +424,18 @@ def test_what_trained_something_else_is_confirmed_on_no_other_machine() -> None:
     ]
 
 
+def test_a_cell_whose_first_gradient_was_never_compared_says_so() -> None:
+    def reason(**fields: Any) -> str:
+        return verdict_on(make_claim(**fields), changed(records, "precision=bf16", gradient_check={})).reason
+
+    records, words = make_records([study()]), "the first gradient of precision=bf16 was compared in no round"
+    assert words not in verdict_on(make_claim(), records).reason
+    assert words in reason()
+    assert words not in reason(metric="utilisation", range=[0.5, None]), "parity says nothing about it"
+    skipped = changed(records, "precision=bf16", gradient_check={"skipped": "an engine keeps it"})
+    assert words not in verdict_on(make_claim(), skipped).reason
+
+
 def test_parity_does_not_gate_what_it_says_nothing_about() -> None:
     records = make_records([study(cell(loss_shift=1.0))])
     found = verdict_on(make_claim(metric="utilisation", range=[0.85, None]), records)
