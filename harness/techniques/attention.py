@@ -107,14 +107,14 @@ class Attention(Technique):
         assert run.profile is not None
         seen = {kernel: run.profile.matching(*signs) for kernel, signs in SIGNS.items()}
         present = [kernel for kernel, names in seen.items() if names]
-        operators = _operators(cell, run)
         word = _first_name(seen, present, run.profile.kernels) or "plain operations"
         facts: dict[str, Any] = {"kernels": {kernel: names for kernel, names in seen.items() if names}}
-        if operators is None:
-            facts["told_apart"] = False
-            word += " (compiled: sdpa, eager and sdpa-math look alike)" if setting not in _FUSED and not present else ""
-        else:
-            facts["sdpa_called"] = _SDPA in operators
+        operators = None
+        if setting not in _FUSED:
+            operators = _operators(cell, run)
+            facts["sdpa_called"] = None if operators is None else _SDPA in operators
+            if operators is None and not present:
+                word += " (compiled: sdpa, eager and sdpa-math look alike)"
         fault = _fault(setting, present, operators)
         reason = f"attention={setting} was set, but {fault}"
         return Evidence(holds=fault is None, word=word, facts=facts, reason=reason)
