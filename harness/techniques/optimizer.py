@@ -41,7 +41,8 @@ class Optimizer(Technique):
     proof = "the operators inside the optimizer's own step in a one-step profile"
 
     def active(self, cell: Cell) -> bool:
-        return cell.settings.get("zero", "off") == "off" and cell["precision"] != "ds-bf16"
+        # a configuration that is run as it was printed brings its own optimizer, and has evidence of its own
+        return cell.settings.get("deepspeed_config", "ours") == "ours"
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:
         setting = cell["optimizer"]
@@ -50,7 +51,8 @@ class Optimizer(Technique):
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         setting = str(cell["optimizer"])
         assert run.profile is not None
-        defaults = run.optimizer.defaults
+        # under DeepSpeed's engine the step of torch's AdamW lies inside that of the engine's optimizer
+        defaults = getattr(run.facts.get("engine"), "basic_optimizer", run.optimizer).defaults
         names = operators_of_the_update(run.profile)
         seen = {kind: sum(n for name, n in names.items() if name.startswith(sign)) for kind, sign in _SIGNS.items()}
         unknown = "none of the three" if names else "no optimizer step"

@@ -63,6 +63,21 @@ def test_sharding_copies_lists_of_tensors_and_is_not_taken_for_the_step(run_rank
     assert result.evidence["optimizer"]["facts"]["ran"] == "for-loop"
 
 
+@pytest.mark.parametrize("setting", ["foreach", "for-loop", "fused"])
+@pytest.mark.parametrize("engine", [{"zero": 0}, {"zero": 2}, {"precision": "ds-bf16"}], ids=str)
+def test_under_deepspeeds_engine_too(run_ranks: Ranks, engine: dict[str, int | str], setting: str) -> None:
+    """The engine steps the AdamW that it is handed; its flag alone said nothing of for-loop and foreach."""
+    result = run_ranks(optimizer=setting, **engine)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.evidence["optimizer"]["facts"]["ran"] == setting
+
+
+def test_under_deepspeeds_engine_another_implementation_is_inert(run_ranks: Ranks) -> None:
+    result = run_ranks(sabotage="optimizer", zero=2, optimizer="fused")
+    assert result.outcome is Outcome.INERT
+    assert "optimizer=fused was set, but the profile of a step shows for" in result.reason
+
+
 def test_a_scaler_looks_at_lists_of_gradients_and_is_not_taken_for_the_step() -> None:
     """GradScaler's `_amp_foreach_non_finite_check_and_unscale_` belongs to amp-fp16."""
     parameter = torch.nn.Parameter(torch.ones(8))
