@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ _BACKENDS = {
     "sdpa-math": "MATH",
 }
 _FUSED = ("flash2", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn")
+#: What stands in front of all of SDPA's kernels, and what attention by plain operations cannot do without.
+_SDPA, _SOFTMAX = "aten::scaled_dot_product_attention", "aten::_softmax"
 
 
 class Attention(Technique):
@@ -64,7 +66,10 @@ class Attention(Technique):
     stage = Stage.PROCESS
     packages = ("flash-attn",)
     requirement = "sdpa-efficient, sdpa-cudnn: a GPU; flash2: a GPU, flash-attn, bf16 (or fp16 where the build has it)"
-    proof = "name of the attention kernel in a one-step profile"
+    proof = (
+        "name of the attention kernel in a one-step profile; "
+        "sdpa, eager, sdpa-math: operators that attention called, where compiled in a forward of the uncompiled model"
+    )
 
     def active(self, cell: Cell) -> bool:
         return True
@@ -102,17 +107,65 @@ class Attention(Technique):
         assert run.profile is not None
         seen = {kernel: run.profile.matching(*signs) for kernel, signs in SIGNS.items()}
         present = [kernel for kernel, names in seen.items() if names]
+        word = _first_name(seen, present, run.profile.kernels) or "plain operations"
         facts: dict[str, Any] = {"kernels": {kernel: names for kernel, names in seen.items() if names}}
-        word = _first_name(seen, present, run.profile.kernels)
-        if setting == "sdpa":
-            return Evidence(holds=True, word=word or "plain operations", facts=facts)
-        if setting in ("eager", "sdpa-math"):
-            fused = [kernel for kernel in present if kernel in _FUSED]
-            reason = f"attention={setting} was set, but the profile shows the kernel of {', '.join(fused)}"
-            return Evidence(holds=not fused, word=word or "plain operations", facts=facts, reason=reason)
-        others = ", ".join(present) or "plain operations"
-        reason = f"attention={setting} was set, but its kernel is not in the profile, which shows {others}"
-        return Evidence(holds=setting in present, word=word or "plain operations", facts=facts, reason=reason)
+        operators = None
+        if setting not in _FUSED:
+            operators = _operators(cell, run)
+            facts["sdpa_called"] = None if operators is None else _SDPA in operators
+            if operators is None and not present:
+                word += " (compiled: sdpa, eager and sdpa-math look alike)"
+        fault = _fault(setting, present, operators)
+        reason = f"attention={setting} was set, but {fault}"
+        return Evidence(holds=fault is None, word=word, facts=facts, reason=reason)
+
+
+def _operators(cell: Cell, run: TrainingRun) -> Collection[str] | None:
+    """ATen operators that attention called in a step; of a compiled one, in a short forward of the model as it was.
+
+    A compiler turns sdpa-math and eager into the same products, so only the code that it was given tells them apart.
+    None where that cannot be called by itself: a user's step may not fit into memory uncompiled.
+    """
+    assert run.profile is not None
+    if cell["compile"] == "off":
+        return run.profile.operators
+    if run.own is not None:
+        return None
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    ids = torch.zeros((1, 8), dtype=torch.long, device=run.device)
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as profiler:
+        run.forward_plain({"input_ids": ids, "labels": ids})
+    return {event.key for event in profiler.key_averages()}
+
+
+def _fault(setting: str, present: list[str], operators: Collection[str] | None) -> str | None:
+    """What a profile shows in the place of the setting; None where the setting was in effect or cannot be seen."""
+    others = ", ".join(kernel for kernel in present if kernel in _FUSED)
+    fault = None
+    if setting in _FUSED:
+        if setting not in present:
+            fault = f"its kernel is not in the profile, which shows {', '.join(present) or 'plain operations'}"
+    elif setting != "sdpa" and others:
+        fault = f"the profile shows the kernel of {others}"
+    elif operators is not None:
+        fault = _fault_of_plain(setting, operators)
+    return fault
+
+
+def _fault_of_plain(setting: str, operators: Collection[str]) -> str | None:
+    """The same by the operators that were called, for settings that no kernel of their own tells."""
+    called = _SDPA in operators
+    if setting == "eager" and called:
+        return "the model called scaled_dot_product_attention"
+    if setting == "eager":
+        return None if _SOFTMAX in operators else "the model called no softmax"
+    if not called:
+        return "the model did not call scaled_dot_product_attention"
+    if setting == "sdpa-math" and SIGNS[setting][0] not in operators:
+        return "its operator is not in the profile"
+    return None
 
 
 def _register_maskless() -> str:

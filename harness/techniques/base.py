@@ -57,6 +57,8 @@ class Evidence:
     """What was seen, JSON-ready, kept in the record."""
     reason: str = ""
     """When it does not hold: one sentence with what was expected and what was seen. The trial becomes `inert`."""
+    warnings: tuple[str, ...] = ()
+    """What a reader of the figures must know although it holds: it was in effect for a part of the model only."""
 
 
 class Inert(Exception):  # noqa: N818 - named for the outcome that it becomes

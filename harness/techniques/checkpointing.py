@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
 from harness.techniques.attention import SIGNS
 from harness.techniques.base import Evidence, Stage, Technique
+from harness.techniques.kept import SavedActivations
 
 if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
     from harness.trial.training import TrainingRun
 
 #: With a block's input alone kept, a layer holds about 1 to 4 hidden vectors a token; without, 14 or more.
@@ -44,7 +50,10 @@ class Checkpointing(Technique):
     )
     stage = Stage.MODEL
     requirement = "nothing"
-    proof = "forwards of a block's first layer a step, doubled; compiled: attention kernels doubled or activations gone"
+    proof = (
+        "the layer that begins each block runs forward in backward again; "
+        "compiled: attention kernels doubled or activations gone"
+    )
 
     def active(self, cell: Cell) -> bool:
         return cell["checkpointing"] != "off"
@@ -75,14 +84,19 @@ class Checkpointing(Technique):
 
     @staticmethod
     def _by_hooks(run: TrainingRun) -> Evidence:
-        counts = count_block_forwards(run)
+        blocks = [forwards for forwards in count_forwards(run) if forwards.first]
         once = run.accumulation * run.forwards_a_micro_step
-        wanted = 2 * once
-        reason = f"a block's first layer ran {counts} times a step, not {wanted}: nothing was recomputed"
-        return Evidence(
-            holds=counts == wanted, word=f"{counts / once:g} forwards a block",
-            facts={"forwards_of_first_layer": counts, "micro_batches": run.accumulation}, reason=reason,
-        )  # fmt: skip
+        recomputed = sum(forwards.again >= once for forwards in blocks)
+        facts = {
+            "blocks": len(blocks), "recomputed_blocks": recomputed, "micro_batches": run.accumulation,
+            "forwards_of_first_layer": blocks[0].first + blocks[0].again if blocks else 0,
+            "in_backward": blocks[0].again if blocks else 0,
+        }  # fmt: skip
+        end = ", not all" if recomputed else ": nothing was recomputed"
+        reason = f"backward ran {recomputed} of {len(blocks)} blocks forward again{end}"
+        # a layer may be used several times in a block
+        word = f"{1 + min(each.again / each.first for each in blocks):g} forwards a block" if blocks else "no forwards"
+        return Evidence(holds=0 < recomputed == len(blocks), word=word, facts=facts, reason=reason)
 
     @staticmethod
     def _by_kernels(run: TrainingRun) -> Evidence | None:
@@ -101,18 +115,15 @@ class Checkpointing(Technique):
 
     @staticmethod
     def _by_activations(run: TrainingRun) -> Evidence:
-        if not hasattr(run.config, "hidden_size"):
+        if not all(hasattr(run.config, name) for name in ("hidden_size", "num_hidden_layers", "vocab_size")):
             reason = "a compiled model of an unknown shape shows no recomputation from outside; use compile=off"
             return Evidence(holds=False, word="not shown", reason=reason)
-        kept = float(run.facts.get("activation_bytes", 0))
-        size = run.parameter_dtype.itemsize
-        a_layer = int(run.config.num_hidden_layers) * int(run.config.hidden_size) * size
-        tokens = run.facts["tokens_a_step"] // run.accumulation
-        logits = tokens * int(run.config.vocab_size) * 4
-        vectors = max(kept - logits, 0) / (a_layer * tokens)
+        kept, tokens = saved_in_a_step(run)
+        a_layer = int(run.config.num_hidden_layers) * int(run.config.hidden_size) * run.parameter_dtype.itemsize
+        vectors = kept / (a_layer * tokens)
         reason = f"backward keeps {vectors:.1f} hidden vectors a token and layer, as if nothing were recomputed"
         return Evidence(
-            holds=kept > 0 and vectors <= _VECTORS_KEPT_AT_MOST, word=f"{vectors:.1f} vectors kept",
+            holds=0 < vectors <= _VECTORS_KEPT_AT_MOST, word=f"{vectors:.1f} vectors kept",
             facts={"activation_bytes": kept, "hidden_vectors_a_token_and_layer": vectors}, reason=reason,
         )  # fmt: skip
 
@@ -130,22 +141,82 @@ def enable_checkpointing(model: Any, *, reentrant: bool) -> None:
     new(**{name: {"use_reentrant": reentrant}})
 
 
-def count_block_forwards(run: TrainingRun) -> int:
-    """Forwards of the first block's first layer in a step; a hook on the block itself counts once in some releases."""
-    block = run.blocks()[0]
-    first = next(iter(block.children()))
-    count = 0
+@dataclass(slots=True)
+class Forwards:
+    """How often the layer that begins a block ran forward in a step."""
 
-    def seen(*_: Any) -> None:
-        nonlocal count
-        count += 1
+    layer: nn.Module | None = None
+    """The first to run in the block, whatever was registered first: recomputation begins there, and stops at the last
+    tensor that backward needs, so that later layers may be left out of it."""
+    first: int = 0
+    """Outside backward."""
+    again: int = 0
+    """Inside backward, where nothing but recomputation runs a forward."""
 
-    hook = first.register_forward_hook(seen)
+
+def count_forwards(run: TrainingRun) -> list[Forwards]:
+    """Of each block in one more step.
+
+    By hooks on the layers inside: one on the block itself is called once a step in some releases of transformers
+    (5.24), and twice in others (5.17).
+    """
+    import torch
+
+    counts, hooks = [], []
+
+    def counting(block: Forwards, layer: nn.Module) -> Callable[..., None]:
+        # by the layer itself, not the hook's argument: DataParallel calls copies of it
+        def seen(*_: Any) -> None:
+            block.layer = block.layer or layer
+            if layer is block.layer:
+                # torch.utils.checkpoint asks the same way which backward it is called by
+                inside = torch._C._current_graph_task_id() != -1
+                block.again += inside
+                block.first += not inside
+
+        return seen
+
+    for block in run.blocks():
+        counts.append(Forwards())
+        for layer in block.modules():
+            if layer is not block:
+                hooks.append(layer.register_forward_pre_hook(counting(counts[-1], layer)))
     try:
         run.step()
     finally:
-        hook.remove()
-    return count
+        for hook in hooks:
+            hook.remove()
+    return counts
+
+
+def saved_in_a_step(run: TrainingRun) -> tuple[float, float]:
+    """Bytes that the forwards of one more step keep for backward, output layer apart, and tokens of that step.
+
+    In a small model the logits alone are more than all else, and whether a compiled graph keeps them in 16 bits or in
+    32 is its own decision: they are told by their shape, as a 16-bit copy of the weight that makes them.
+    """
+    vocabulary, hidden = int(run.config.vocab_size), int(run.config.hidden_size)
+
+    def of_the_output_layer(tensor: torch.Tensor) -> bool:
+        shape = tuple(tensor.shape)
+        return shape[-1:] == (vocabulary,) or shape == (vocabulary, hidden)
+
+    saved: list[int] = []
+    plain, before = run.forward, run.tokens
+
+    def counted(batch: Any) -> torch.Tensor:
+        with SavedActivations(run.model.parameters(), leaving_out=of_the_output_layer) as activations:
+            loss = plain(batch)
+        saved.append(activations.bytes)
+        return loss
+
+    # an instance attribute hides the method for this one step
+    run.forward = counted  # type: ignore[method-assign]
+    try:
+        run.step()
+    finally:
+        del run.forward
+    return float(sum(saved)), float(run.tokens - before)
 
 
 def _is_backward(name: str) -> bool:

@@ -10,8 +10,11 @@ from harness.experiment.cell import Cell
 from harness.techniques.base import Evidence, Stage, Technique
 
 if TYPE_CHECKING:
+    from harness.trial.profile import Profile
     from harness.trial.training import TrainingRun
 
+#: What torch calls each run of compiled code in a profile, before the number of its frame and compilation.
+_REGION = "Torch-Compiled Region"
 _WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
@@ -34,7 +37,10 @@ class Compilation(Technique):
     )
     stage = Stage.COMPILE
     requirement = "default: a C++ compiler on a CPU; reduce-overhead, max-autotune: a GPU, accumulation=1"
-    proof = "frames compiled, no compilation inside the window; CUDA graphs launched where the mode has them"
+    proof = (
+        "compiled regions that ran in a one-step profile, no compilation inside the window; frames that hit torch's "
+        "recompile limit and ran eagerly are a warning; CUDA graphs launched where the mode has them"
+    )
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["compile"]
@@ -64,19 +70,51 @@ class Compilation(Technique):
             run.call = _marking_steps(compiled)
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
-        compiled = dict(run.facts["compiled"])
+        assert run.profile is not None
         setting = cell["compile"]
-        if compiled["frames"] == 0:
-            reason = f"compile={setting} was set, but no frame was compiled"
-            return Evidence(holds=False, word="0 frames", facts=compiled, reason=reason)
-        word = f"{compiled['frames']} frames"
-        if setting != "default":
-            assert run.profile is not None
-            launches = sum(run.profile.matching("cudaGraphLaunch").values())
-            compiled["graph_launches"] = launches
-            reason = f"compile={setting} was set, but no CUDA graph was launched in a step"
-            return Evidence(holds=launches > 0, word=f"{word}, {launches} graphs", facts=compiled, reason=reason)
-        return Evidence(holds=True, word=word, facts=compiled)
+        facts: dict[str, Any] = {
+            **run.facts["compiled"], "regions": regions_in(run.profile), "eager_frames": recompile_limit_hits(),
+        }  # fmt: skip
+        word, given_up = f"{facts['frames']} frames", _given_up(facts["eager_frames"])
+        fault = None
+        if facts["frames"] == 0:
+            fault = "no frame was compiled"
+        elif facts["regions"] == 0:
+            word += ", none ran"
+            fault = f"a step ran no compiled code{f': {given_up}' if given_up else ''}"
+        elif setting != "default":
+            facts["graph_launches"] = launches = sum(run.profile.matching("cudaGraphLaunch").values())
+            word += f", {launches} graphs"
+            fault = None if launches else "no CUDA graph was launched in a step"
+        part = f"a part of the model was not compiled: {given_up}; {facts['regions']} compiled regions ran in a step"
+        return Evidence(
+            holds=fault is None, word=word, facts=facts, reason=f"compile={setting} was set, but {fault}",
+            warnings=(part,) if given_up and fault is None else (),
+        )  # fmt: skip
+
+
+def regions_in(profile: Profile) -> int:
+    """How often compiled code ran in the profiled step: once a graph and micro-batch where all is well."""
+    return sum(span.name.startswith(_REGION) for span in profile.spans if not span.on_device)
+
+
+def recompile_limit_hits() -> int:
+    """Frames that torch compiled so often that it gave up and runs them eagerly: nothing raises, and the count of
+    compiled frames stays. By torch's own counters, whose key holds the name of the limit (`recompile_limit`, or
+    `accumulated_recompile_limit`) in every release from 2.9 on."""
+    from torch._dynamo.utils import counters
+
+    return sum(
+        count for reasons in counters.values() for reason, count in reasons.items() if "recompile_limit" in str(reason)
+    )
+
+
+def _given_up(frames: int) -> str:
+    """What became of frames that hit the limit, in words; empty where there are none."""
+    if not frames:
+        return ""
+    number = "1 frame" if frames == 1 else f"{frames} frames"
+    return f"{number} hit torch's recompile limit (torch._dynamo.config.recompile_limit) and ran eagerly"
 
 
 def _marking_steps(compiled: Any) -> Any:

@@ -37,7 +37,10 @@ class DeepSpeedOptions(Technique):
     )  # fmt: skip
     # after precision, which it overrides
     stage = Stage.PROCESS
-    requirement = "DeepSpeed's engine; as-printed: zero 2, a GPU, nvcc and ninja for its fused Adam (DeepSpeed#6892)"
+    requirement = (
+        "DeepSpeed's engine; on: not fp32 or tf32; "
+        "as-printed: zero 2, a GPU, nvcc and ninja for its fused Adam (DeepSpeed#6892)"
+    )
     packages = ("deepspeed",)
     proof = "the engine's fp16 flag and class of optimizer; autocast's state before the engine and inside a block"
 
@@ -45,6 +48,9 @@ class DeepSpeedOptions(Technique):
         for axis in self.axes:
             if cell[axis.name] != axis.default and not uses_engine(cell):
                 return f"{axis.name}={cell[axis.name]} is about DeepSpeed's engine; set zero, or precision to ds-bf16"
+        if cell["autocast_outside"] == "on" and cell["precision"] in ("fp32", "tf32"):
+            asked = cell["precision"]
+            return f"autocast_outside=on computes in bf16, and precision={asked} does not; set precision to ds-bf16"
         return _printed_refusal(environment, cell) if cell["deepspeed_config"] == "as-printed" else None
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:

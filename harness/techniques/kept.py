@@ -1,8 +1,15 @@
-"""A parameter's value and gradient, wherever sharding or an engine keeps them. For evidence: outside the window."""
+"""What a run keeps: a parameter's value and gradient, wherever sharding or an engine has them, and activations.
+
+For evidence: outside the window.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def gradient_of(parameter: Any) -> Any:
@@ -27,3 +34,42 @@ def value_of(parameter: Any) -> Any:
     if hasattr(parameter, "ds_tensor"):
         return parameter.ds_tensor
     return shard_of(parameter)
+
+
+class SavedActivations:
+    """Counts the bytes that autograd keeps for backward, on any device: each storage once, parameters left out."""
+
+    def __init__(
+        self, parameters: Iterable[torch.Tensor], *, leaving_out: Callable[[torch.Tensor], bool] = lambda _: False
+    ) -> None:
+        """Begin to count where the context is entered; `leaving_out` says which tensors are no matter."""
+        import torch
+
+        # a sharded parameter has no storage of its own: its gathered form is told apart when it is saved
+        plain = [parameter for parameter in parameters if not hasattr(parameter, "to_local")]
+        self._known = {parameter.untyped_storage().data_ptr() for parameter in plain}
+        self._leaving_out = leaving_out
+        self._seen: dict[int, int] = {}
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        whole = tensor if tensor._base is None else tensor._base
+        if type(tensor) is torch.Tensor and not isinstance(whole, torch.nn.Parameter):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in self._known and not self._leaving_out(tensor):
+                self._seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    @property
+    def bytes(self) -> int:
+        """In all."""
+        return sum(self._seen.values())
+
+    def __enter__(self) -> SavedActivations:
+        self._hooks.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._hooks.__exit__(*exception)

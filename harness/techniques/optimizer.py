@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from harness.experiment.axes import Axis
@@ -9,10 +10,14 @@ from harness.experiment.cell import Cell
 from harness.techniques.base import Evidence, Stage, Technique
 
 if TYPE_CHECKING:
+    from harness.trial.profile import Profile
     from harness.trial.training import TrainingRun
 
-#: Operators and kernels by which a profile tells the implementations apart.
-_SIGNS = {"fused": ("_fused_adamw", "fusedadam"), "foreach": ("_foreach_", "multi_tensor_apply")}
+#: Operators by which the step tells its implementation, in the order in which they are looked for: on a CPU, one over
+#: a list calls the plain ones.
+_SIGNS = {"fused": "aten::_fused_", "foreach": "aten::_foreach_", "for-loop": "aten::addcdiv_"}
+#: What torch.optim.Optimizer calls its own step in a profile, before the name of its class.
+_STEP = "Optimizer.step#"
 
 
 class Optimizer(Technique):
@@ -33,10 +38,11 @@ class Optimizer(Technique):
     )
     stage = Stage.PROCESS
     requirement = "nothing"
-    proof = "the optimizer's own flag, and the operator in a one-step profile"
+    proof = "the operators inside the optimizer's own step in a one-step profile"
 
     def active(self, cell: Cell) -> bool:
-        return cell.settings.get("zero", "off") == "off" and cell["precision"] != "ds-bf16"
+        # a configuration that is run as it was printed brings its own optimizer, and has evidence of its own
+        return cell.settings.get("deepspeed_config", "ours") == "ours"
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:
         setting = cell["optimizer"]
@@ -45,12 +51,30 @@ class Optimizer(Technique):
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         setting = str(cell["optimizer"])
         assert run.profile is not None
-        defaults = run.optimizer.defaults
-        seen = {name: sum(run.profile.matching(*signs).values()) for name, signs in _SIGNS.items()}
-        # the fused kernel goes through the same multi-tensor machinery on a GPU, so it is looked for first
-        ran = "fused" if seen["fused"] else "foreach" if seen["foreach"] else "for-loop"
+        # under DeepSpeed's engine the step of torch's AdamW lies inside that of the engine's optimizer
+        defaults = getattr(run.facts.get("engine"), "basic_optimizer", run.optimizer).defaults
+        names = operators_of_the_update(run.profile)
+        seen = {kind: sum(n for name, n in names.items() if name.startswith(sign)) for kind, sign in _SIGNS.items()}
+        unknown = "none of the three" if names else "no optimizer step"
+        ran = next((kind for kind, count in seen.items() if count), unknown)
         facts = {"fused": defaults.get("fused"), "foreach": defaults.get("foreach"), "operators": seen, "ran": ran}
         return Evidence(
             holds=ran == setting, word=ran, facts=facts,
             reason=f"optimizer={setting} was set, but the profile of a step shows {ran}",
         )  # fmt: skip
+
+
+def operators_of_the_update(profile: Profile) -> Counter[str]:
+    """ATen operators by name → calls, on the host and inside the optimizer's own step.
+
+    Clipping, GradScaler and FSDP work on lists of tensors too (`_foreach_norm`,
+    `_amp_foreach_non_finite_check_and_unscale_`, `_foreach_copy_`), whatever the optimizer does.
+    """
+    host = [span for span in profile.spans if not span.on_device]
+    steps = [span for span in host if span.name.startswith(_STEP)]
+    return Counter(
+        span.name for span in host
+        if span.name.startswith("aten::") and any(
+            step.lane == span.lane and step.start <= span.start <= step.end for step in steps
+        )
+    )  # fmt: skip

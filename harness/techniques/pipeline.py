@@ -34,12 +34,28 @@ _REFUSED = {
     "batching": ("fixed", "the buffers between stages have one shape"),
 }
 
+#: Single settings that the schedule does not go with: why, and what to set instead.
+_REFUSED_SETTINGS = {
+    ("checkpointing", "reentrant"): (
+        "the schedule asks backward for the gradients of given tensors, which the reentrant implementation cannot do",
+        "full",
+    ),
+    ("monitor", "flops-profile"): ("its hooks cannot run in a backward that is asked for given tensors", "off"),
+    ("monitor", "phases-synchronised"): (
+        "forward and backward of different micro-batches take turns, so that a step has no such phases",
+        "off",
+    ),
+}
+
 
 def refusal(cell: Cell) -> str | None:
     """Why a cell cannot be a pipeline, or None."""
     for axis, (usual, reason) in _REFUSED.items():
         if cell.settings.get(axis, usual) != usual:
             return f"parallel=pipeline with {axis}={cell[axis]}: {reason}; set {axis} to {usual}"
+    for (axis, setting), (reason, instead) in _REFUSED_SETTINGS.items():
+        if cell.settings.get(axis) == setting:
+            return f"parallel=pipeline with {axis}={setting}: {reason}; set {axis} to {instead}"
     if cell["precision"] == "amp-fp16":
         return "parallel=pipeline with precision=amp-fp16: the stages would scale their losses apart; use amp-bf16"
     return _micro_batch_refusal(cell)

@@ -8,6 +8,7 @@ from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
 from harness.techniques.base import Evidence, Stage, Technique
+from harness.techniques.layers import product_layer
 from harness.techniques.zero import INSTALL
 
 if TYPE_CHECKING:
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
 #: Relative error of a 1024-wide product against fp64: TF32 keeps 10 bits of mantissa (near 3e-4), fp32 24 (3e-7).
 _BETWEEN_FP32_AND_TF32 = 1e-5
+#: What products put out, and what the model's own weights are kept in. Those that DeepSpeed's engine steps in fp32 are
+#: copies beside the model; FSDP's are fp32 under autocast, and gathered in 16 bits.
+_DTYPES = {
+    "fp32": ("float32", "float32"),
+    "tf32": ("float32", "float32"),
+    "amp-bf16": ("bfloat16", "float32"),
+    "amp-fp16": ("float16", "float32"),
+    "bf16": ("bfloat16", "bfloat16"),
+    "ds-bf16": ("bfloat16", "bfloat16"),
+}
 
 
 class Precision(Technique):
@@ -83,10 +94,7 @@ class Precision(Technique):
         import torch
 
         setting = str(cell["precision"])
-        wanted = {
-            "fp32": torch.float32, "tf32": torch.float32, "amp-bf16": torch.bfloat16,
-            "amp-fp16": torch.float16, "bf16": torch.bfloat16, "ds-bf16": torch.bfloat16,
-        }[setting]  # fmt: skip
+        wanted_inside, wanted_weights = (getattr(torch, name) for name in _DTYPES[setting])
         inner, weights = inner_dtypes(run)
         facts: dict[str, Any] = {
             "inner_activation": str(inner), "weights": str(weights),
@@ -95,11 +103,14 @@ class Precision(Technique):
         if run.scaler is not None:
             facts["loss_scale"] = run.scaler.get_scale()
         short = _short(inner)
-        if inner != wanted:
-            return Evidence(
-                holds=False, word=f"{short} inside", facts=facts,
-                reason=f"precision={setting} was set, but an inner activation is {short}, not {_short(wanted)}",
-            )  # fmt: skip
+        fault = None
+        if inner != wanted_inside:
+            fault = f"an inner activation is {short}, not {_short(wanted_inside)}"
+        elif weights != wanted_weights:
+            fault = f"weights are {_short(weights)}, not {_short(wanted_weights)}"
+        if fault is not None:
+            reason = f"precision={setting} was set, but {fault}"
+            return Evidence(holds=False, word=f"{short} inside", facts=facts, reason=reason)
         if setting in ("fp32", "tf32") and run.device.type == "cuda":
             return self._rounding(setting, run, facts)
         return Evidence(holds=True, word=f"{short} inside", facts=facts)
@@ -122,12 +133,14 @@ def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
     """Data type that an inner matrix product puts out in a forward of the run, and that of its weights."""
     import torch
 
-    from harness.trial.model import blocks_of
+    from harness.trial.model import blocks_of, head_of
 
     if run.own is not None:
         return run.own.inner_dtypes(run)
-    inside = blocks_of(run.plain_model)[0]
-    layer = next(m for m in inside.modules() if _is_matrix(getattr(m, "weight", None)))
+    # where all products of the blocks are 4-bit, the head is left
+    head = head_of(run.plain_model)
+    layer = product_layer([blocks_of(run.plain_model)[0], *([head] if head is not None else [])])
+    weights = layer.weight.dtype  # of the shard: a forward may leave its gathered copy in the place
     seen: list[Any] = []
     hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
     try:
@@ -136,13 +149,7 @@ def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
             run.forward_plain({"input_ids": ids, "labels": ids})
     finally:
         hook.remove()
-    weights = layer.weight
-    return (seen[0] if seen else None), weights.dtype
-
-
-def _is_matrix(weight: Any) -> bool:
-    """Whether a weight is one of a matrix product; ZeRO-3 leaves an empty tensor and keeps the shape beside it."""
-    return weight is not None and len(getattr(weight, "ds_shape", weight.shape)) == 2
+    return (seen[0] if seen else None), weights
 
 
 def product_error(device: Any) -> float:

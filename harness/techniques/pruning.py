@@ -28,12 +28,14 @@ class Pruning(Technique):
         ),
     )
     stage = Stage.MODEL
-    requirement = "weights that are trained (not lora, not nf4)"
+    requirement = "weights that are trained (not lora, not nf4) and whole on a device (not fsdp, pipeline, zero)"
     proof = "share of zeros in the weights that the last step used"
 
     def requires(self, environment: Any, cell: Cell) -> str | None:
         if cell["pruning"] != "off" and cell["quantization"] != "none":
             return "pruning cannot set packed 4-bit weights to zero; leave quantization at none"
+        if cell["pruning"] != "off" and cell["lora"] != "off":
+            return "pruning masks weights that are trained, and lora freezes them inside its adapters; leave lora off"
         if cell["pruning"] != "off" and (cell["parallel"] == "fsdp" or cell["zero"] != "off"):
             return "pruning replaces each weight by a masked one, which sharding cannot divide; use one device or ddp"
         return None

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from harness.techniques.base import Evidence
+from harness.techniques.layers import product_layer
 
 if TYPE_CHECKING:
     from harness.trial.batching import Batch
@@ -89,9 +90,8 @@ def feed_several(run: TrainingRun, devices: int) -> None:
 
 
 def devices_that_ran(run: TrainingRun, devices: int) -> Evidence:
-    """Which devices ran the first block's first product in one more step, and in which types."""
-    weights = ((each, getattr(each, "weight", None)) for each in run.blocks()[0].modules())
-    layer = next(each for each, weight in weights if weight is not None and weight.ndim == 2)
+    """Which devices ran an inner matrix product in one more step, and in which types."""
+    layer = product_layer([run.blocks()[0], run.plain_model])
     seen: set[tuple[str, str]] = set()
 
     def note(_module: Any, _inputs: Any, output: Any) -> None:

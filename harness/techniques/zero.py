@@ -143,8 +143,6 @@ def _flag_faults(cell: Cell, facts: dict[str, Any], wanted: int) -> list[str]:
         faults.append(f"overlap_comm={cell['overlap_comm']} was set, and the engine has {facts['overlap_comm']}")
     if cell["precision"] == "ds-bf16" and cell["deepspeed_config"] == "ours" and not facts["bf16_engine"]:
         faults.append("precision=ds-bf16 was set, and the engine's bf16 is off")
-    if cell["deepspeed_config"] == "ours" and facts["fused"] != (cell["optimizer"] == "fused"):
-        faults.append(f"optimizer={cell['optimizer']} was set, and the engine's has fused={facts['fused']}")
     if (cell["zero"] == "offload") != facts["offload"]:
         faults.append(f"zero={cell['zero']} was set, and the engine's offload is {facts['offload']}")
     if cell["zero"] == "offload" and facts["optimizer_devices"] != ["cpu"]:

@@ -10,10 +10,10 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from harness.techniques.base import Evidence, Inert, Technique
+from harness.techniques.layers import product_layer
 from harness.techniques.registry import axis_table
 from harness.trial.model import blocks_of
 from harness.trial.reach import DATA_AXES, OUT_OF_REACH, cannot_be_applied
@@ -145,13 +145,10 @@ def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
 
 def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
     """Data type that the first inner matrix product of one more step puts out, and that of its weights."""
-    parts = blocks(run.plain_model) or [run.plain_model]
-    layer = next(
-        (each for part in parts for each in part.modules() if isinstance(getattr(each, "weight", None), torch.Tensor)
-         and each.weight.ndim == 2 and not isinstance(each, nn.Embedding)), None,
-    )  # fmt: skip
+    layer = product_layer([*blocks(run.plain_model), run.plain_model])
     if layer is None:
         return None, next(run.plain_model.parameters()).dtype
+    weights = layer.weight.dtype
     seen: list[Any] = []
     hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
     called, run.call = run.call, run.model
@@ -160,4 +157,4 @@ def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
     finally:
         run.call = called
         hook.remove()
-    return (seen[0] if seen else None), layer.weight.dtype
+    return (seen[0] if seen else None), weights

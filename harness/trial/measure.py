@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from harness.techniques.kept import shard_of
+from harness.techniques.kept import SavedActivations, shard_of
 from harness.trial import gradients, memory
 from harness.trial.clock import CudaClock, Times
 from harness.trial.host import between, read_host
@@ -159,7 +159,7 @@ def _count_activations(run: TrainingRun, measured: Measured) -> None:
             loss = plain(batch)
             measured.model_state["activations"] = float((memory.allocated(run.device) or 0) - before)
             return loss
-        with memory.SavedActivations(run.model.parameters()) as saved:
+        with SavedActivations(run.model.parameters()) as saved:
             loss = plain(batch)
         measured.model_state["activations"] = float(saved.bytes)
         return loss

@@ -79,33 +79,3 @@ def model_state(run: TrainingRun) -> dict[str, float]:
     state = {kind: float(tensor_bytes(tensors, run.device, seen)) for kind, tensors in found.items()}
     state["buckets"] += run.bucket_bytes()
     return state
-
-
-class SavedActivations:
-    """Counts the bytes that autograd keeps for backward, on any device: each storage once, parameters left out."""
-
-    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
-        # a sharded parameter has no storage of its own: its gathered form is told apart when it is saved
-        plain = [parameter for parameter in parameters if not hasattr(parameter, "to_local")]
-        self._known = {parameter.untyped_storage().data_ptr() for parameter in plain}
-        self._seen: dict[int, int] = {}
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
-
-    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        whole = tensor if tensor._base is None else tensor._base
-        if type(tensor) is torch.Tensor and not isinstance(whole, torch.nn.Parameter):
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in self._known:
-                self._seen[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    @property
-    def bytes(self) -> int:
-        return sum(self._seen.values())
-
-    def __enter__(self) -> SavedActivations:
-        self._hooks.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._hooks.__exit__(*exception)

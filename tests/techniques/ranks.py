@@ -168,6 +168,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "parallel": _set_but_not_done("parallel", "Parallel"),
     "two micro-batches": _two_micro_batches,
     "zero": _set_but_not_done("zero", "Zero"),
+    "optimizer": _set_but_not_done("optimizer", "Optimizer"),
     "autocast": _set_but_not_done("deepspeed_options", "DeepSpeedOptions"),
     "stage 0": _stage_nought,
     "stage 0 that says 2": _stage_nought_that_says_two,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import torch
 
 from harness.techniques.attention import Attention
 from harness.trial.outcome import Outcome
@@ -42,6 +44,49 @@ def test_a_kernel_that_falls_back_is_inert(run_trial: Run, monkeypatch: pytest.M
     assert "its kernel is not in the profile" in result.reason
 
 
+def _eager(run: Any) -> None:
+    run.attention = "eager"
+
+
+def _sdpa_math(run: Any) -> None:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    run.held.enter_context(sdpa_kernel(SDPBackend.MATH))
+
+
+_NOT_CALLED = "the model did not call scaled_dot_product_attention"
+
+
+@pytest.mark.parametrize("compile_", ["off", "default"])
+@pytest.mark.parametrize(("asked", "done"), [("eager", _sdpa_math), ("sdpa-math", _eager), ("sdpa", _eager)])
+def test_plain_operations_are_told_apart_by_who_called_them(
+    run_trial: Run, asked: str, done: Callable[[Any], None], compile_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are products and a softmax; a compiler makes the same code of them. torch's own backend `eager` spares the
+    minute in the C++ compiler."""
+    plain = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **_: plain(function, backend="eager"))
+    assert run_trial(attention=asked, compile=compile_).outcome is Outcome.OK
+    monkeypatch.setattr(Attention, "apply", lambda _self, _cell, run: done(run))
+    result = run_trial(attention=asked, compile=compile_)
+    seen = "the model called scaled_dot_product_attention" if asked == "eager" else _NOT_CALLED
+    assert result.outcome is Outcome.INERT
+    assert result.reason == f"attention={asked} was set, but {seen}"
+
+
+def test_a_forward_without_attention_is_no_eager_attention(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The absence of every kernel alone proves nothing."""
+    from transformers.models.llama import modeling_llama
+
+    def nothing(self: Any, hidden_states: torch.Tensor, **_: object) -> tuple[torch.Tensor, None]:
+        return self.o_proj(self.q_proj(hidden_states)), None
+
+    monkeypatch.setattr(modeling_llama.LlamaAttention, "forward", nothing)
+    result = run_trial(attention="eager")
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "attention=eager was set, but the model called no softmax"
+
+
 def test_flash_is_exact_where_eager_is(run_trial: Run) -> None:
     """First gradient against fp32 eager: at most twice what eager attention is off by itself at that precision."""
     check = run_trial(attention="sdpa-flash", precision="bf16", gradient_check=True).measured["gradient_check"]
@@ -50,8 +95,6 @@ def test_flash_is_exact_where_eager_is(run_trial: Run) -> None:
 
 def test_a_wrong_mask_shows_in_the_gradient(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses of a few steps would pass it."""
-    import torch
-
     plain = torch.nn.functional.scaled_dot_product_attention
 
     def not_causal(*tensors: torch.Tensor, is_causal: bool = False, **options: object) -> torch.Tensor:

@@ -1,16 +1,22 @@
-"""Recomputation is counted where it happens: a block's first layer runs forward twice a step."""
+"""Recomputation is counted where it happens: in backward, which runs no forward otherwise."""
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from harness.techniques.checkpointing import Checkpointing
 from harness.trial import training
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
+from tests.training import run_spec, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -25,7 +31,9 @@ def test_blocks_run_forward_twice(run_trial: Run, setting: str, model: str) -> N
 
 def test_with_accumulation_twice_in_every_micro_batch(run_trial: Run) -> None:
     facts = run_trial(checkpointing="full", accumulation=2).evidence["checkpointing"]["facts"]
-    assert facts == {"forwards_of_first_layer": 4, "micro_batches": 2}
+    assert facts == {
+        "blocks": 2, "recomputed_blocks": 2, "micro_batches": 2, "forwards_of_first_layer": 4, "in_backward": 2,
+    }  # fmt: skip
 
 
 def test_losses_do_not_change(run_trial: Run) -> None:
@@ -49,7 +57,7 @@ def test_a_flag_alone_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Checkpointing, "apply", lambda *_: None)
     result = run_trial(checkpointing="full")
     assert result.outcome is Outcome.INERT
-    assert result.reason == "a block's first layer ran 1 times a step, not 2: nothing was recomputed"
+    assert result.reason == "backward ran 0 of 2 blocks forward again: nothing was recomputed"
 
 
 def test_a_model_in_eval_mode_checkpoints_nothing(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,3 +70,112 @@ def test_a_model_in_eval_mode_checkpoints_nothing(run_trial: Run, monkeypatch: p
     result = run_trial(checkpointing="full")
     assert result.outcome is Outcome.INERT
     assert "eval mode" in result.reason
+
+
+#: One dropout, registered first and used twice, at the end of each half of the block: recomputation stops before its
+#: last use, so it runs three times a step where the block is recomputed and twice where it is not.
+_STEP = """
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from harness import TrainingStep
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.0)
+        self.norm, self.up, self.mixed = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(16, 16)
+        self.down = nn.Linear(32, 16)
+        self.recompute_half = False
+
+    def half(self, x):
+        return x + self.drop(self.down(functional.gelu(self.up(x))))
+
+    def forward(self, x):
+        x = x + self.drop(self.mixed(self.norm(x)))
+        return checkpoint(self.half, x, use_reentrant=False) if self.recompute_half else self.half(x)
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(64, 16), nn.Linear(16, 64)
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.recomputed = 0
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for number, block in enumerate(self.blocks):
+            x = checkpoint(block, x, use_reentrant=False) if number < self.recomputed else block(x)
+        return self.head(x)
+
+def make(settings, honours=(), **details):
+    model = Model()
+    model.recomputed = details.get("recomputed", 0)
+    for block in model.blocks:
+        block.recompute_half = details.get("half", False)
+    batches = [torch.randint(0, 64, (settings["batch_size"], settings["sequence_length"])) for _ in range(4)]
+    loss = lambda model, batch: functional.cross_entropy(model(batch).flatten(0, 1), batch.flatten())
+    return TrainingStep(model=model, batches=batches, loss=loss, honours=honours)
+
+def plain(device, settings):
+    return make(settings)
+
+def honoured(device, settings):
+    return make(settings, honours={"checkpointing"}, recomputed=3)
+
+def forgotten(device, settings):
+    return make(settings, honours={"checkpointing"})
+
+def one_of_three(device, settings):
+    return make(settings, honours={"checkpointing"}, recomputed=1)
+
+def half_of_each(device, settings):
+    return make(settings, honours={"checkpointing"}, half=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "setting", "reason"),
+    [
+        ("plain", "full", ""),
+        ("plain", "reentrant", ""),
+        ("honoured", "full", ""),
+        ("forgotten", "full", "backward ran 0 of 3 blocks forward again: nothing was recomputed"),
+        ("one_of_three", "full", "backward ran 1 of 3 blocks forward again, not all"),
+        ("half_of_each", "full", "backward ran 0 of 3 blocks forward again: nothing was recomputed"),
+    ],
+)
+def test_a_layer_that_a_block_uses_twice_is_no_recomputation(
+    tmp_path: Path, build: str, setting: str, reason: str
+) -> None:
+    (tmp_path / "my.py").write_text(_STEP, encoding="utf-8")
+    spec = spec_of(model=f"{tmp_path / 'my.py'}:{build}", options={"named": ["checkpointing"]}, checkpointing=setting)
+    result = run_spec(replace(spec, baseline_settings={**spec.settings, "checkpointing": "off"}))
+    assert result.reason == reason
+    assert result.outcome is (Outcome.INERT if reason else Outcome.OK)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "amp-bf16", "bf16"])
+def test_compiled_the_logits_hide_no_activations(
+    run_trial: Run, tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vocabulary 128 times the width: in 16 bits the logits are half of what they are in fp32."""
+    (tmp_path / "config.json").write_text(json.dumps({
+        "model_type": "llama", "vocab_size": 8192, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True,
+    }))  # fmt: skip
+    # traced and partitioned as always, without the minute in the C++ compiler
+    partitioned = functools.partial(torch.compile, backend="aot_eager_decomp_partition")
+    monkeypatch.setattr(torch, "compile", lambda function, **_: partitioned(function))
+    asked: dict[str, Any] = {
+        "model": str(tmp_path / "config.json"), "compile": "default", "attention": "eager", "checkpointing": "full",
+        "precision": precision,
+    }  # fmt: skip
+    on = run_trial(**asked)
+    assert on.outcome is Outcome.OK, on.reason
+    assert 0.5 < on.evidence["checkpointing"]["facts"]["hidden_vectors_a_token_and_layer"] < 4
+    monkeypatch.setattr(Checkpointing, "apply", lambda *_: None)
+    off = run_trial(**asked)
+    assert off.outcome is Outcome.INERT
+    assert "as if nothing were recomputed" in off.reason

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
-from tests.training import cpu, gpus, refused
+from tests.training import cpu, gpus, refused, run_spec, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -41,6 +43,97 @@ def test_without_warm_up_the_compilation_spoils_the_window(run_trial: Run, monke
     assert result.outcome is Outcome.INVALID
     assert "compiled inside the window; raise warmup_steps (it is 0)" in result.reason
     assert run_trial(compile="default", warmup_steps=2).outcome is Outcome.OK
+
+
+#: A step whose model counts its calls, as users do for logging or a warm-up. torch takes an integer on a module for
+#: constant, compiles anew in every step, and gives up at the eighth.
+_COUNTING = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(64, 16), nn.Linear(16, 64)
+        self.calls = 0
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        PART
+        self.calls += 1
+        return self.head(x * min(1.0, self.calls / 1000))
+
+def build(device, settings):
+    batches = [torch.randint(0, 64, (settings["batch_size"], settings["sequence_length"])) for _ in range(4)]
+    loss = lambda model, batch: functional.cross_entropy(model(batch).flatten(0, 1), batch.flatten())
+    return Model().to(device), batches, loss
+"""
+
+
+def _counting(folder: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> TrialResult:
+    """Of a compiled step that counts; torch's own backend `eager` spares the C++ compiler."""
+    (folder / "my.py").write_text(_COUNTING.replace("PART", part), encoding="utf-8")
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compile_(function, backend="eager"))
+    spec = spec_of(
+        model=f"{folder / 'my.py'}:build", options={"named": ["compile"]}, compile="default", warmup_steps=8, steps=4
+    )
+    return run_spec(replace(spec, baseline_settings={**spec.settings, "compile": "off"}))
+
+
+def test_a_model_that_hit_the_recompile_limit_ran_eagerly_and_is_inert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight frames were compiled in the warm-up, none in the window, and none of them runs."""
+    result = _counting(tmp_path, monkeypatch, "pass")
+    facts = result.evidence["compile"]["facts"]
+    assert (facts["frames"], facts["regions"], facts["eager_frames"]) == (8, 0, 1)
+    assert result.outcome is Outcome.INERT
+    assert result.reason == (
+        "compile=default was set, but a step ran no compiled code: "
+        "1 frame hit torch's recompile limit (torch._dynamo.config.recompile_limit) and ran eagerly"
+    )
+
+
+def test_where_a_part_hit_the_recompile_limit_the_rest_is_compiled_and_a_warning_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = _counting(tmp_path, monkeypatch, "torch._dynamo.graph_break()")
+    facts = result.evidence["compile"]["facts"]
+    assert result.outcome is Outcome.OK, result.reason
+    assert (facts["regions"], facts["eager_frames"]) == (1, 1)
+    warning = next(each for each in result.warnings if "recompile limit" in each)
+    assert warning.startswith("a part of the model was not compiled: 1 frame hit torch's recompile limit")
+    assert warning.endswith("; 1 compiled regions ran in a step")
+
+
+def test_a_compiled_model_that_is_not_called_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames are counted from the beginning of the process: what ran in the warm-up may be gone from the window."""
+    compile_ = torch.compile
+
+    def only_at_first(function: Any, **_: Any) -> Any:
+        compiled, calls = compile_(function, backend="eager"), iter(range(1000))
+
+        def call(**batch: Any) -> Any:
+            return compiled(**batch) if next(calls) < 2 else function(**batch)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", only_at_first)
+    result = run_trial(compile="default")
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "compile=default was set, but a step ran no compiled code"
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_a_region_runs_in_every_micro_batch(run_trial: Run, accumulation: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compile_(function, backend="eager"))
+    result = run_trial(compile="default", accumulation=accumulation)
+    facts = result.evidence["compile"]["facts"]
+    assert result.outcome is Outcome.OK, result.reason
+    assert (facts["regions"], facts["eager_frames"]) == (accumulation, 0)
 
 
 def test_modes_that_work_through_cuda_graphs_are_refused_without_a_gpu() -> None:

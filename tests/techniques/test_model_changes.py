@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.experiment.axes import Setting
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
+from tests.training import gpus, refused
 
 RunTrial = Callable[..., TrialResult]
 
@@ -16,6 +18,18 @@ def test_a_fifth_of_the_weights_is_zero_and_stays_zero(run_trial: RunTrial) -> N
     result = run_trial(pruning=0.2)
     assert result.outcome is Outcome.OK, result.reason
     assert result.evidence["pruning"]["facts"]["share_of_zeros"] == pytest.approx(0.2, abs=0.005)
+
+
+def test_pruning_needs_weights_that_are_trained_and_whole() -> None:
+    """Under adapters it ended with a KeyError: peft's wrapper shows the weight of the layer that it holds."""
+    assert "leave lora off" in str(refused(pruning=0.2, lora=8))
+    assert "leave lora off" in str(refused(pruning=0.2, lora=8, lora_targets="qv"))
+    assert "packed 4-bit weights" in str(refused(pruning=0.2, lora=8, quantization="nf4"))
+    ways: tuple[dict[str, Setting], ...] = ({"parallel": "fsdp"}, {"parallel": "pipeline"}, {"zero": 1})
+    for divided in ways:
+        reason = str(refused(gpus(2), pruning=0.2, devices=2, batch_size=8, **divided))
+        assert "pruning" in reason, divided
+    assert refused(gpus(2), pruning=0.2, parallel="ddp", devices=2) is None
 
 
 def test_pruning_that_prunes_nothing_is_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,9 @@ class TestRefusedBeforeLaunch:
             ("compile", "default", "uncompiled"),
             ("precision", "amp-fp16", "scale their losses apart"),
             ("pruning", 0.1, "plain layers"),
+            ("checkpointing", "reentrant", "set checkpointing to full"),
+            ("monitor", "flops-profile", "set monitor to off"),
+            ("monitor", "phases-synchronised", "a step has no such phases"),
         ],
     )
     def test_what_a_pipeline_cannot_do(self, axis: str, setting: str | int | float, reason: str) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from harness.environment import Device, Environment
+from harness.techniques.layers import product_layer
 from harness.techniques.precision import Precision
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
-from tests.training import cpu, refused
+from tests.techniques.ranks import Ranks
+from tests.training import cpu, refused, run_spec, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -42,6 +49,140 @@ def test_a_flag_that_changes_nothing_is_inert(run_trial: Run, setting: str, monk
     result = run_trial(precision=setting)
     assert result.outcome is Outcome.INERT
     assert result.reason == f"precision={setting} was set, but an inner activation is float32, not bfloat16"
+
+
+def _weights_in_bf16(run: Any) -> None:
+    run.parameter_dtype = torch.bfloat16
+
+
+def _products_in_bf16(run: Any) -> None:
+    def context() -> AbstractContextManager[Any]:
+        return torch.autocast(run.device.type, dtype=torch.bfloat16)
+
+    run.forward_contexts.append(context)
+
+
+@pytest.mark.parametrize(
+    ("asked", "done", "seen"),
+    [
+        ("amp-bf16", _weights_in_bf16, "weights are bfloat16, not float32"),
+        ("bf16", _products_in_bf16, "weights are float32, not bfloat16"),
+    ],
+)
+def test_weights_tell_autocast_from_pure_bf16(
+    run_trial: Run, asked: str, done: Callable[[Any], None], seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both put out bf16: an inner activation alone cannot tell them apart, and one takes half the other's memory."""
+    monkeypatch.setattr(Precision, "apply", lambda _self, _cell, run: done(run))
+    result = run_trial(precision=asked)
+    assert result.outcome is Outcome.INERT
+    assert result.reason == f"precision={asked} was set, but {seen}"
+
+
+_STEP = """
+import torch
+from torch import nn
+from torch.nn import functional
+from harness import TrainingStep
+
+def make(settings, dtype, autocast, honours=()):
+    model = nn.Sequential(nn.Embedding(64, 16), nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 64))).to(dtype)
+    batches = [torch.randint(0, 64, (settings["batch_size"], settings["sequence_length"])) for _ in range(4)]
+    def loss(model, batch):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            return functional.cross_entropy(model(batch).flatten(0, 1).float(), batch.flatten())
+    return TrainingStep(model=model, batches=batches, loss=loss, honours=honours)
+
+def weights_in_bf16(device, settings):
+    return make(settings, torch.bfloat16, False)
+
+def always_autocasts(device, settings):
+    return make(settings, torch.float32, True, honours={"precision"})
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "asked", "reason"),
+    [
+        ("weights_in_bf16", "amp-bf16", "precision=amp-bf16 was set, but weights are bfloat16, not float32"),
+        ("weights_in_bf16", "bf16", ""),
+        ("always_autocasts", "bf16", "precision=bf16 was set, but weights are float32, not bfloat16"),
+        ("always_autocasts", "amp-bf16", ""),
+    ],
+)
+def test_weights_of_a_users_own_step(tmp_path: Path, build: str, asked: str, reason: str) -> None:
+    (tmp_path / "my.py").write_text(_STEP, encoding="utf-8")
+    spec = spec_of(model=f"{tmp_path / 'my.py'}:{build}", options={"named": ["precision"]}, precision=asked)
+    result = run_spec(replace(spec, baseline_settings={**spec.settings, "precision": "fp32"}))
+    assert result.reason == reason
+    assert result.outcome is (Outcome.INERT if reason else Outcome.OK)
+
+
+@pytest.mark.parametrize(
+    ("precision", "inner", "weights"),
+    [("fp32", "float32", "float32"), ("amp-bf16", "bfloat16", "float32"), ("bf16", "bfloat16", "bfloat16")],
+)
+@pytest.mark.parametrize("quantization", ["none", "nf4"])
+def test_adapters_and_4_bit_layers_have_types_of_their_own_and_are_no_proof(
+    run_trial: Run, precision: str, inner: str, weights: str, quantization: str
+) -> None:
+    """QLoRA as everybody runs it is autocast on 4-bit weights: those cast their output back to fp32."""
+    result = run_trial(precision=precision, lora=8, quantization=quantization)
+    assert result.outcome is Outcome.OK, result.reason
+    facts = result.evidence["precision"]["facts"]
+    assert (facts["inner_activation"], facts["weights"]) == (f"torch.{inner}", f"torch.{weights}")
+
+
+@pytest.mark.parametrize("precision", ["amp-bf16", "bf16"])
+@pytest.mark.parametrize("quantization", ["none", "nf4"])
+def test_a_flag_that_changes_nothing_is_inert_under_adapters_too(
+    run_trial: Run, precision: str, quantization: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Precision, "apply", lambda *_: None)
+    result = run_trial(precision=precision, lora=8, quantization=quantization)
+    assert result.outcome is Outcome.INERT
+    assert result.reason == f"precision={precision} was set, but an inner activation is float32, not bfloat16"
+
+
+def test_the_layer_that_is_looked_at_computes_in_the_precision_of_the_cell() -> None:
+    """No embedding, no adapter, no 4-bit layer, in peft's wrapper or out of it: where all are such, the next part."""
+
+    class FourBit(nn.Linear):
+        compute_dtype = torch.bfloat16
+
+    class Wrapped(nn.Module):
+        def __init__(self, base: nn.Linear) -> None:
+            super().__init__()
+            self.base_layer, self.lora_A = base, nn.ModuleDict({"default": nn.Linear(4, 2)})
+            self.weight = base.weight
+
+    packed, plain = Wrapped(FourBit(4, 4)), Wrapped(nn.Linear(4, 4))
+    assert product_layer([nn.ModuleList([nn.Embedding(4, 4), nn.LayerNorm(4), packed])]) is None
+    assert product_layer([nn.ModuleList([packed, plain])]) is plain
+    head = nn.Linear(4, 4)
+    assert product_layer([nn.ModuleList([packed]), head]) is head
+
+
+@pytest.mark.parametrize(
+    ("settings", "inner", "weights"),
+    [
+        ({"parallel": "fsdp", "precision": "amp-bf16"}, "bfloat16", "float32"),
+        ({"parallel": "fsdp", "precision": "bf16"}, "bfloat16", "bfloat16"),
+        ({"parallel": "pipeline", "precision": "amp-bf16"}, "bfloat16", "float32"),
+        ({"zero": 1, "precision": "amp-bf16"}, "bfloat16", "float32"),
+        ({"zero": 3, "precision": "amp-bf16"}, "bfloat16", "float32"),
+        ({"zero": 3, "precision": "bf16"}, "bfloat16", "bfloat16"),
+        ({"zero": 2, "precision": "ds-bf16"}, "bfloat16", "bfloat16"),
+    ],
+)
+def test_sharded_weights_are_looked_at_as_they_are_kept(
+    run_ranks: Ranks, settings: dict[str, Any], inner: str, weights: str
+) -> None:
+    """FSDP gathers a 16-bit copy under autocast, and DeepSpeed steps fp32 masters of a bf16 model."""
+    result = run_ranks(devices=2, **settings)
+    assert result.outcome is Outcome.OK, result.reason
+    facts = result.evidence["precision"]["facts"]
+    assert (facts["inner_activation"], facts["weights"]) == (f"torch.{inner}", f"torch.{weights}")
 
 
 def test_memory_of_weights_is_halved_by_bf16_and_not_by_autocast(run_trial: Run) -> None:

@@ -48,6 +48,8 @@ class TestRefusedBeforeLaunch:
             ({"zero": 0, "overlap_comm": False}, "no effect at stage 0"),
             ({"overlap_comm": False}, "no effect without zero"),
             ({"autocast_outside": "on"}, "about DeepSpeed's engine"),
+            ({"autocast_outside": "on", "zero": 1}, "precision=fp32 does not; set precision to ds-bf16"),
+            ({"autocast_outside": "on", "zero": 0, "precision": "tf32"}, "precision=tf32 does not"),
             ({"deepspeed_config": "as-printed"}, "about DeepSpeed's engine"),
             ({"deepspeed_config": "as-printed", "zero": 3}, "set zero to 2"),
         ],

@@ -143,6 +143,7 @@ def gather_evidence(trial: TrainingRun, some_techniques: Iterable[Technique], re
         evidence = technique.evidence(trial.cell, trial)
         if evidence is not None:
             result.evidence[technique.axes[0].name] = as_json(evidence)
+            result.warnings += evidence.warnings
             if not evidence.holds:
                 failed.append(evidence.reason)
     if failed and result.outcome is Outcome.OK:
