@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
 
 #: Relative error of a 1024-wide product against fp64: TF32 keeps 10 bits of mantissa (near 3e-4), fp32 24 (3e-7).
-_BETWEEN_FP32_AND_TF32 = 1e-5
+BETWEEN_FP32_AND_TF32 = 1e-5
 #: What products put out, and what the model's own weights are kept in. Those that DeepSpeed's engine steps in fp32 are
 #: copies beside the model; FSDP's are fp32 under autocast, and gathered in 16 bits.
 _DTYPES = {
@@ -119,7 +119,7 @@ class Precision(Technique):
     def _rounding(setting: str, run: TrainingRun, facts: dict[str, Any]) -> Evidence:
         error = product_error(run.device)
         facts["product_error"] = error
-        is_tf32 = error > _BETWEEN_FP32_AND_TF32
+        is_tf32 = error > BETWEEN_FP32_AND_TF32
         seen = "TF32" if is_tf32 else "fp32"
         reason = f"precision={setting} was set, but a product's relative error is {error:.1e}, that of {seen}"
         return Evidence(holds=is_tf32 == (setting == "tf32"), word=f"{seen} rounding", facts=facts, reason=reason)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from harness.techniques.precision import _BETWEEN_FP32_AND_TF32, inner_dtypes, product_error
+from harness.techniques.precision import BETWEEN_FP32_AND_TF32, inner_dtypes, product_error
 from harness.trial import flops
 from harness.trial import ranks as group
 from harness.trial.data import Samples
@@ -152,4 +152,4 @@ def _products_in(trial: TrainingRun, facts: Mapping[str, Any]) -> str | None:
     if word != "fp32" or trial.device.type != "cuda":
         return word
     error = facts.get("product_error") or product_error(trial.device)
-    return "tf32" if error > _BETWEEN_FP32_AND_TF32 else "fp32"
+    return "tf32" if error > BETWEEN_FP32_AND_TF32 else "fp32"

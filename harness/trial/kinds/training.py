@@ -86,7 +86,6 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     trial.facts["compiled"] = measured.compiled
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
     trial.facts["samples_a_step"] = trial.samples / trial.spec.steps
-    trial.facts["activation_bytes"] = measured.model_state.get("activations", 0)
     _judge_window(trial, measured, result)
 
 
