@@ -24,7 +24,8 @@ class Workload:
     folder: str = field(default="", repr=False, compare=False)
     """Where paths in `model` and `data` begin: the folder of the matrix. No part of the cell's key or of a record."""
     contents: str = ""
-    """`workloads.contents_of` the files that `model` and `data` name: a file that was edited is another workload."""
+    """`workloads.contents_of` the files that `model` and `data` name: trials of a file that was edited stand in another
+    block."""
 
     @property
     def model_source(self) -> str:
@@ -67,10 +68,12 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """16 hexadecimal digits, the same on every machine. The workload counts by its content, not by its name."""
+        """16 hexadecimal digits, the same on every machine. The workload counts by its model and data, not by its name.
+
+        What their files hold is in the key of the block, so that a cell before an edit can be compared with it after.
+        """
         named = {axis: value for axis, value in self.settings.items() if self.defaults.get(axis) != value}
-        content: list[object] = [self.workload.model, self.workload.data, sorted(named.items())]
-        content += [self.workload.contents] if self.workload.contents else []
+        content = [self.workload.model, self.workload.data, sorted(named.items())]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()[:16]
 
     def changes_from(self, baseline: Cell) -> dict[str, Setting]:

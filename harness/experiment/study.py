@@ -72,6 +72,7 @@ class Block:
         content = [
             self.study, self.kind, sorted(self.sweep.items()), self.baseline.cell.key,
             self.warmup_steps, self.steps, json.dumps(self.options, sort_keys=True, default=str),
+            *filter(None, [self.baseline.cell.workload.contents]),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 

@@ -117,7 +117,8 @@ def _overflowed(metric: Metric, *arms: Sequence[Record]) -> str:
     parts = []
     for trials in arms if metric.uses_view else ():
         count = sum(trial.outcome is Outcome.OOM for trial in trials)
-        parts += [f"{trials[0].arm} ran out of memory in {count} of {len(trials)} rounds"] if count else []
+        whole = f"{len(trials)} round{'' if len(trials) == 1 else 's'}"
+        parts += [f"{trials[0].arm} ran out of memory in {count} of {whole}"] if count else []
     return " and ".join(parts)
 
 

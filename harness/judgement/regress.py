@@ -104,11 +104,9 @@ def compare_sides(
     if not common:
         raise InputError(f"{before.path} and {after.path} have no cell in common; give two runs of the same matrix")
     found = [_measured(before.cells[key], after.cells[key]) for key in common]
-    asked = [
-        cell.key for cell in found if cell.ratio is not None
-    ]  # the others put no question that Holm must divide by
-    adjusted = dict(zip(asked, holm([cell.p for cell in found if cell.ratio is not None]), strict=True))
-    level = SIGNIFICANT / max(1, len(asked))
+    compared = [cell for cell in found if cell.ratio is not None]  # the others put no question for Holm to divide by
+    adjusted = dict(zip((cell.key for cell in compared), holm([cell.p for cell in compared]), strict=True))
+    level = SIGNIFICANT / max(1, len(compared))
     judged = [
         _judged(replace(cell, p=adjusted.get(cell.key, cell.p)), before.cells[cell.key], after.cells[cell.key],
                 threshold, level)

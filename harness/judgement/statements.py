@@ -14,7 +14,7 @@ from harness.judgement.pairs import measure
 from harness.judgement.quantities import figure_value
 from harness.judgement.site import Site
 from harness.judgement.verdict import helped, helped_by_name
-from harness.judgement.words import Bounds, measured, number, phrase, rounds, show_value
+from harness.judgement.words import Bounds, label, measured, number, phrase, rounds, show_value
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 
@@ -121,11 +121,6 @@ def figures(site: Site) -> dict[str, Any]:
         if values:
             result[name] = fmean(numbers) if len(numbers) == len(values) else values[-1]
     return result
-
-
-def label(name: str) -> str:
-    """`figure:largest_batch` as a reader says it."""
-    return (name.partition(":")[2] or name).replace("_", " ").replace(".", " ")
 
 
 def _equal(value: object, expected: object) -> bool:

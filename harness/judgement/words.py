@@ -46,7 +46,7 @@ def _text(metric: Metric, value: float, more: int) -> str:
     if metric.unit == "bytes":
         return _size(value, more)
     if metric.unit == "x":
-        return f"{value:.{more + _digits(value)}f}x"
+        return f"{value:.{more + digits(value)}f}x"
     return f"{value:.{more + 4}g} {metric.unit}".strip()
 
 
@@ -84,7 +84,12 @@ def phrase(metric: Metric, interval: Interval) -> str:
 
 def title(metric: Metric) -> str:
     """A metric as it is called before its value."""
-    return (metric.name.partition(":")[2] or metric.name).replace("_", " ").replace(".", " ")
+    return label(metric.name)
+
+
+def label(name: str) -> str:
+    """`figure:largest_batch` as a reader says it."""
+    return (name.partition(":")[2] or name).replace("_", " ").replace(".", " ")
 
 
 def _beside(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
@@ -172,7 +177,7 @@ def _size(value: float, more: int = 0) -> str:
     return f"{value / 2**30:.{digits}f} GiB" if abs(value) >= 2**30 else f"{value / 2**20:.{digits}f} MiB"
 
 
-def _digits(value: float) -> int:
+def digits(value: float) -> int:
     """After the point: more near 1, where the difference counts, and below 0.1, where two would leave one figure."""
     if 0 < value < 0.1:
         return 2 - math.floor(math.log10(value))

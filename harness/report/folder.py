@@ -19,7 +19,7 @@ def free_folder(name: str, sources: Iterable[Path | str]) -> Path:
     wanted = _text(sources)
     for number in count(1):
         folder = REPORTS / (name if number == 1 else f"{name}-{number}")
-        if not folder.exists() or _noted(folder) == wanted:
+        if not folder.exists() or (wanted and _noted(folder) == wanted):
             return folder
     raise AssertionError("numbers do not end")
 

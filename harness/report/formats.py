@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from harness.experiment.axes import show_settings
+from harness.judgement.words import digits
 
 #: What stands where there is no figure.
 ABSENT = "–"
@@ -20,7 +21,7 @@ def ratio(value: float | None) -> str:
     """`1.48x`; more digits near 1, so that 0.998x and 1.002x stay apart, and below 0.1."""
     if value is None or not math.isfinite(value):
         return ABSENT
-    return f"{value:.{_digits(value) if value < 10 else 1}f}x"
+    return f"{value:.{digits(value) if value < 10 else 1}f}x"
 
 
 def share(value: float | None) -> str:
@@ -57,15 +58,8 @@ def span(low: float | None, high: float | None) -> str:
     """An interval of ratios: `[1.46, 1.50]`, or nothing where the rules give none."""
     if low is None or high is None:
         return ""
-    ends = (f"{end:.{3 if 0.95 < round(end, 2) < 1.05 else _digits(end)}f}" for end in (low, high))
+    ends = (f"{end:.{3 if 0.95 < round(end, 2) < 1.05 else digits(end)}f}" for end in (low, high))
     return f"[{', '.join(ends)}]"
-
-
-def _digits(value: float) -> int:
-    """After the point: three figures of what lies near 1 or below 0.1."""
-    if 0 < value < 0.1:
-        return 2 - math.floor(math.log10(value))
-    return 3 if 0.95 < value < 1.05 else 2
 
 
 def with_span(value: float | None, low: float | None, high: float | None) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.judgement.metrics import METRICS, Metric
 from harness.judgement.pairs import measure
-from harness.judgement.site import find
+from harness.judgement.same_training import parity_at
+from harness.judgement.site import Site, find
 from harness.judgement.verdict import helped
 from harness.report import formats
 from harness.report.figures import bars
@@ -67,6 +68,7 @@ def measured(
         return Reading()
     found = measure(metric, arm, against, view)
     if found is not None:
-        return Reading(interval=found.interval, different=metric.gated and arm.parity.holds is False)
+        different = metric.gated and parity_at(Site(block=block, arm=arm, baseline=against)).holds is False
+        return Reading(interval=found.interval, different=different)
     failed = [outcome for outcome in {**arm.outcomes, **against.outcomes} if outcome != "ok"]
     return Reading(absent=", ".join(failed) or "not measured")

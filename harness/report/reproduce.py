@@ -35,11 +35,25 @@ def commands(records: Sequence[Record], matrix: str = "matrix.yaml") -> tuple[st
 
 def again(claim: Claim, records: Sequence[Record]) -> str:
     """The one command that measures what the claim stands on."""
-    if claim.study.startswith(CHECK_STUDY):
-        model = next((each.model for each in records if each.study == claim.study), "gpt2-124m")
-        return f"claimbench check {shlex.quote(claim.check or claim.statement)} --workload {shlex.quote(model)}"
     studies = dict.fromkeys([claim.study, *(entry.study for entry in claim.order if entry.study)])
-    return f"claimbench run {_named(studies)}"
+    trials = [each for each in records if each.study in studies]
+    if claim.study.startswith(CHECK_STUDY):
+        model = trials[0].model if trials else "gpt2-124m"
+        sentence = shlex.quote(claim.check or claim.statement)
+        return f"claimbench check {sentence} --workload {shlex.quote(model)}{_sweep(trials)}"
+    return f"claimbench run{_scale(trials)} {_named(studies)}"
+
+
+def _sweep(trials: Sequence[Record]) -> str:
+    """` --sweep batch_size=8,4` where the sentence was checked at several points, in their order."""
+    points: dict[str, dict[str, None]] = {}
+    for axis, value in (item for each in trials for item in (each.sweep or {}).items()):
+        points.setdefault(axis, {})[formats.settings({axis: value}).partition("=")[2]] = None
+    return "".join(f" --sweep {axis}={','.join(values)}" for axis, values in points.items())
+
+
+def _scale(trials: Sequence[Record]) -> str:
+    return " --scale smoke" if trials and all(each.scale == "smoke" for each in trials) else ""
 
 
 def _named(studies: Sequence[str] | Mapping[str, object]) -> str:
@@ -86,7 +100,7 @@ def _pins(packages: Sequence[str], versions: Mapping[str, Sequence[str]]) -> lis
 
 def _runs(records: Sequence[Record], matrix: str) -> list[str]:
     """One line for each number of rounds, with the studies that had so many, in the order in which they were run."""
-    scale = " --scale smoke" if records and all(record.scale == "smoke" for record in records) else ""
+    scale = _scale(records)
     rounds: dict[str, int] = {}
     for record in records:
         if record.study != SHARING and not record.study.startswith(CHECK_STUDY):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,11 +25,17 @@ def refuse_other_files(path: Path) -> None:
     if path.is_dir():
         raise StoreError(f"{path}: it is a folder; give the path of a file")
     with explained(path):
-        start = path.open("rb").read(len(SQLITE_MAGIC)) if path.exists() else b""
+        start = _first_bytes(path) if path.exists() else b""
     if start and start != SQLITE_MAGIC:
         raise StoreError(f"{path}: {SENTENCES[sqlite3.SQLITE_NOTADB]}")
     if start:
-        open_for_reading(path).close()
+        with explained(path), readable(path), closing(_connect(path, "rw")) as database:
+            _check_kind(path, database)
+
+
+def _first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(SQLITE_MAGIC))
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import Place, RecordsError, printable
-from harness.results.first_step import without_first_step
+from harness.results.as_now import as_now
 from harness.results.paths import folder_problem
 from harness.results.record import RECORD_SCHEMA, TEXTS, Record
 from harness.results.sense import fault_in
@@ -118,7 +118,7 @@ def _checked(path: Path, number: int, line: str) -> Record:
         raise _wrong(path, number, _newer(record.schema))
     if fault := fault_in(record):
         raise _wrong(path, number, _no_record(fault))
-    return without_first_step(record)
+    return as_now(record)
 
 
 def _begins_no_record(line: str) -> bool:

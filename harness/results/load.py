@@ -118,10 +118,11 @@ def _read(path: Path) -> list[Record]:
             "nothing is there; give a store, JSON lines or a folder of them, or make a store with `claimbench run`",
             place=Place(file=str(path)),
         )
-    return _once(_read_file(path))
+    return _once(_read_file(path, named=True))
 
 
-def _read_file(path: Path) -> Iterable[Record]:
+def _read_file(path: Path, *, named: bool = False) -> Iterable[Record]:
+    """An empty file that the user named is a mistake; beside others in a folder it takes nothing away."""
     try:
         with path.open("rb") as file:
             start = file.read(len(SQLITE_MAGIC))
@@ -131,7 +132,7 @@ def _read_file(path: Path) -> Iterable[Record]:
         with Store.open(path) as store:
             return list(store.records())
     records = read_lines(path)
-    if not records:
+    if named and not records:
         raise RecordsError(
             "it is empty: there is no trial in it; give another, or make some with `claimbench run`",
             place=Place(file=str(path)),

@@ -24,7 +24,7 @@ from typing import Self
 from harness.errors import StoreError
 from harness.results.connection import open_for_reading, open_for_writing, refuse_other_files
 from harness.results.faults import explained, readable
-from harness.results.first_step import without_first_step
+from harness.results.as_now import as_now
 from harness.results.lock import WriterLock
 from harness.results.paths import folder_problem
 from harness.results.record import Record
@@ -177,7 +177,7 @@ class Store:
             environments = {key: json.loads(content) for key, content in kept.items()}
             for text, environment, superseded in rows:
                 record = Record.from_text(text, environment=environments[environment], superseded=bool(superseded))
-                yield without_first_step(record)
+                yield as_now(record)
 
     def count(self) -> int:
         """Trials kept, superseded ones included."""

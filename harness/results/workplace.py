@@ -55,7 +55,7 @@ class Workplace:
         """What the processes of a trial are told."""
         block, cell = trial.block, trial.arm.cell
         folder = self._trial_folder(trial, attempt)
-        cache = self.caches / fingerprint / cell.key
+        cache = self.caches / fingerprint / f"{cell.key}{cell.workload.contents}"
         cache.mkdir(parents=True, exist_ok=True)
         return TrialSpec(
             trial_id=folder.name, kind=block.kind, model=cell.workload.model_source, data=cell.workload.data_source,
@@ -84,7 +84,7 @@ class Workplace:
         """Prepare the data of all trials that will run, so that none does it within its own time.
 
         Raises:
-            WorkloadError: data that cannot be read, or is too short for a cell.
+            WorkloadError: data that cannot be read, or is too short for every cell; of others a trial says it.
             LaunchError: the disk is full or read-only.
         """
         cells = [trial.arm.cell for trial in trials if trial.refusal is None]
@@ -100,8 +100,8 @@ class Workplace:
 
                 with self.writing():
                     about = read_about(prepare(data, vocabulary, self.data))
-                for batching, length in sorted(samples):
-                    require_length(about, batching=batching, sequence_length=length)
+                batching, length = min(samples, key=lambda each: (each[0] == "fixed", each[1]))  # the least demanding
+                require_length(about, batching=batching, sequence_length=length)
 
     def tidy(self, trial: PlannedTrial, record: Record) -> None:
         """Remove what a trial left, now that its record is stored; what a failed one wrote stays for a look."""

@@ -91,7 +91,7 @@ def _products(model: nn.Module, config: Any) -> Iterator[tuple[nn.Module, Any, i
     for name, module in model.named_modules():
         if getattr(module, "is_causal", True) is False:
             raise UnknownShape(f"{name} attends to both sides, and attention is counted as causal")
-        if _is_matrix(module):
+        if _is_linear(module):
             yield module, module.weight, _active(name, logical_size(module.weight), config)
         elif not _is_look_up(module):
             for part, weight in module.named_parameters(recurse=False):
@@ -151,7 +151,7 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
     }
 
 
-def _is_matrix(module: Any) -> bool:
+def _is_linear(module: Any) -> bool:
     from torch import nn
 
     return isinstance(module, nn.Linear) or any(base.__name__ == "Conv1D" for base in type(module).__mro__)

@@ -24,9 +24,10 @@ Readings = Sequence[tuple[float, int]]
 
 
 class LoaderMemory:
-    """Looks once a second at everything below a trial's ranks; a look takes the run some 15 ms a worker."""
+    """Looks every other second at everything below a trial's ranks; a look takes the run some 15 ms a worker, on a core
+    that the trial does not need where it has one to spare."""
 
-    def __init__(self, *, interval_seconds: float = 1.0) -> None:
+    def __init__(self, *, interval_seconds: float = 2.0) -> None:
         self._interval_seconds = interval_seconds
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None

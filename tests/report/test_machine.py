@@ -132,6 +132,16 @@ def test_a_claim_names_the_one_command_that_measures_it_again(fields: dict[str, 
     assert again(make_claim(**fields), records) == command
 
 
+def test_what_was_measured_in_the_smoke_scale_or_at_several_points_is_measured_so_again() -> None:
+    smoke = make_records([study()], scale="smoke")
+    assert again(make_claim(), smoke) == "claimbench run --scale smoke --study precision"
+    claim = make_claim(study="check-bf16-123456", check="precision=bf16 >= 1.5x")
+    swept = [
+        replace(each, study=claim.study, model="tiny") for each in make_records([study(sweep=("batch_size", (8, 4)))])
+    ]
+    assert again(claim, swept).endswith("--workload tiny --sweep batch_size=8,4")
+
+
 def test_every_page_of_a_claim_ends_with_its_command(html: str, markdown: str) -> None:
     for name in ("precision", "attention", "absent"):
         assert f"<pre>claimbench run --study {name}</pre>" in html

@@ -69,6 +69,8 @@ def test_it_is_said_before_the_launch_where_the_vocabulary_is_known(tokens: int,
         return
     with pytest.raises(WorkloadError, match=r"holds 64 tokens, and windows of sequence_length=64"):
         place.prepare_data(plan.trials)
+    longer = a_block(workload=workload, settings={"sequence_length": 32})
+    place.prepare_data([*plan.trials, *a_plan(longer).trials])  # what can run does; the others say why not
     refused = [replace(each, refusal="needs a GPU") for each in plan.trials]
     place.prepare_data(refused)  # what does not run draws no samples
 

@@ -74,6 +74,7 @@ class Job:
         Raises:
             RecordsError: it cannot be written.
         """
+        folder.parent.mkdir(parents=True, exist_ok=True)  # ours, beside the store: no path that a user could mistype
         write_whole(folder / "job.json", _reader().dump_json(self))
 
     @classmethod

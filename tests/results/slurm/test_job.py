@@ -35,6 +35,13 @@ def job_of(rounds: list[Round], **others: object) -> Job:
     return Job(**{**fields, "blocks": tuple(blocks), "errands": errands, **others})  # type: ignore[arg-type]
 
 
+def test_the_first_job_of_a_store_makes_its_folders(tmp_path: Path) -> None:
+    """Where a run keeps its jobs is no path that a user could mistype."""
+    folder = tmp_path / "slurm" / "jobs" / "claimbench-1"
+    job_of(list(rounds_of(PLAN, HERE))).write(folder)
+    assert Job.read(folder).name == "claimbench-1"
+
+
 def test_rounds_arrive_as_they_were_sent(tmp_path: Path) -> None:
     sent = list(rounds_of(PLAN, HERE))
     job_of(sent).write(tmp_path)

@@ -1,0 +1,27 @@
+"""Records as this version of the code would have made them, for what one version can make of another's trials.
+
+What it cannot make of them is told apart by `trial.spec.MEASURING_VERSION` and by the revisions of techniques.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.results.first_step import without_first_step
+from harness.results.record import Record
+
+PADDED = "it counted padding as useful when this was measured; a trial that is made now counts useful tokens"
+
+
+def as_now(record: Record) -> Record:
+    """The same record where nothing is to be changed."""
+    return _without_padded_mfu(without_first_step(record))
+
+
+def _without_padded_mfu(record: Record) -> Record:
+    """No MFU where padding counted in it: it equals HFU then, which counts every position that the device computes."""
+    share = record.figures.get("useful_share")
+    padded = isinstance(share, int | float) and share < 1 and record.cell.get("batching", "fixed") != "fixed"
+    if not padded or record.mfu is None or record.mfu != record.hfu:
+        return record
+    return replace(record, mfu=None, missing={**record.missing, "mfu": PADDED})

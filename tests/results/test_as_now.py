@@ -1,0 +1,46 @@
+"""What a record of an earlier version becomes when it is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.results.as_now import PADDED
+from harness.results.lines import read_lines, write_lines
+from harness.results.record import Record
+from harness.results.store import Store
+from tests.records import many_records
+
+
+def stored(batching: str, share: float, mfu: float, hfu: float) -> Record:
+    (record,) = many_records(1)
+    return replace(record, kind="training", cell={**record.cell, "batching": batching}, mfu=mfu, hfu=hfu,
+                   figures={**record.figures, "useful_share": share})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("batching", "share", "mfu", "hfu", "kept"),
+    [
+        ("padded", 0.6, 0.14, 0.14, False),
+        ("token-budget", 0.6, 0.14, 0.14, False),
+        ("padded", 0.6, 0.08, 0.14, True),
+        ("packed", 1.0, 0.14, 0.14, True),
+        ("fixed", 1.0, 0.14, 0.14, True),
+    ],
+)
+def test_an_mfu_that_counted_padding_is_none_any_more(
+    tmp_path: Path, batching: str, share: float, mfu: float, hfu: float, kept: bool
+) -> None:
+    record = stored(batching, share, mfu, hfu)
+    write_lines([record], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    with Store.open(tmp_path / "a.sqlite", writable=True) as store:
+        store.add(record)
+        (again,) = store.records()
+    for found in (read, again):
+        assert found.mfu == (mfu if kept else None)
+        assert found.hfu == hfu
+        assert (found.missing.get("mfu") == PADDED) is not kept
+        assert found.tokens_per_second == record.tokens_per_second
