@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Self
 
 from harness.errors import StoreError
+from harness.results.as_now import as_now
 from harness.results.connection import open_for_reading, open_for_writing, refuse_other_files
 from harness.results.faults import explained, readable
-from harness.results.as_now import as_now
 from harness.results.lock import WriterLock
 from harness.results.paths import folder_problem
 from harness.results.record import Record

@@ -35,6 +35,11 @@ def slow() -> Plan:
     return a_plan(*(a_block(name, options={"seconds": 1.0}) for name in "ab"))
 
 
+def slower() -> Plan:
+    """The same, of three seconds each: both jobs run for long after the second has begun, on a busy machine too."""
+    return a_plan(*(a_block(name, options={"seconds": 3.0}) for name in "ab"))
+
+
 def real() -> Plan:
     """The real worker: two blocks of a round each, six trials."""
     return a_plan(*(_real_block(name) for name in "ab"))
@@ -44,7 +49,7 @@ def _real_block(name: str) -> Block:
     return a_block(name, workload=TINY, settings={"sequence_length": 16}, steps=3, rounds=1)
 
 
-PLANS = {"quick": quick, "slow": slow, "real": real}
+PLANS = {"quick": quick, "slow": slow, "slower": slower, "real": real}
 
 
 def run(

@@ -25,7 +25,7 @@ from harness.results.slurm.probe import environment_of_a_node, known_environment
 from harness.results.store import Store
 from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
-from tests.cluster.driver import quick, real, run, slow
+from tests.cluster.driver import quick, real, run, slow, slower
 from tests.faults.runs import check_complete, losses
 from tests.results.plans import a_block, a_plan
 
@@ -125,14 +125,14 @@ def test_without_retries_the_next_run_does_what_a_cancelled_job_left(
 def test_a_node_that_dies_loses_no_round(
     tmp_path: Path, two_nodes: Cluster, here: Environment, kill_node: Callable[[str], None]
 ) -> None:
-    parent = Parent(tmp_path, "slow", retries=1)
+    parent = Parent(tmp_path, "slower", retries=1)
     wait_for(lambda: rounds_begun(tmp_path) == 2)
     assert sorted(job_names(running=True).values()) == ["n1", "n2"]
     kill_node("n1")
     text = parent.finish()
     assert "ended as NODE_FAIL" in text
     assert parent.process.returncode == 0, text
-    check_complete(tmp_path, slow())
+    check_complete(tmp_path, slower())
 
 
 def test_a_run_that_is_killed_leaves_its_jobs_and_the_next_takes_them_over(
