@@ -53,23 +53,24 @@ def running(code: str, *arguments: str) -> Iterator[int]:
         process.wait()
 
 
-def settled(pid: int) -> int:
-    """Bytes below a process once they no longer grow."""
-    before, now = -1, bytes_of(descendants(pid))
-    while now > before + MIB // 4:
+def settled(pid: int, at_least: int = 0) -> int:
+    """Bytes below a process once they no longer grow for three looks, and are what they must come to; on a busy machine
+    workers pause for longer than a look. After a minute they are taken as they are."""
+    looks, until = [-MIB, 0, MIB], time.monotonic() + 60
+    while (max(looks) - min(looks) > MIB // 4 or looks[-1] < at_least) and time.monotonic() < until:
         time.sleep(0.7)
-        before, now = now, bytes_of(descendants(pid))
-    return now
+        looks = [*looks[1:], bytes_of(descendants(pid))]
+    return looks[-1]
 
 
 @pytest.mark.train
 def test_batches_that_wait_for_the_training_are_counted() -> None:
-    held = {}
-    for prefetch in (2, 32):
-        with running(LOADER, str(prefetch)) as pid:
-            held[prefetch] = settled(pid)
-    # 30 batches more for each of 2 workers, 64 * 1024 tokens of 8 bytes each
-    assert held[32] - held[2] == pytest.approx(60 * MIB / 2, rel=0.2)
+    more = 60 * MIB // 2  # 30 batches more for each of 2 workers, 64 * 1024 tokens of 8 bytes each
+    with running(LOADER, "2") as pid:
+        few = settled(pid)
+    with running(LOADER, "32") as pid:
+        many = settled(pid, at_least=few + int(0.9 * more))
+    assert many - few == pytest.approx(more, rel=0.2)
 
 
 HOLDER = """
@@ -137,7 +138,7 @@ def test_it_looks_below_the_ranks_and_not_at_them() -> None:
     with running(HOLDER) as pid:
         memory = LoaderMemory(interval_seconds=0.05)
         memory.follow((pid,))
-        time.sleep(0.5)
+        time.sleep(2.0)
         readings = memory.end()
         below = bytes_of(descendants(pid))
     assert len(readings) >= 3
