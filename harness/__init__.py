@@ -266,15 +266,19 @@ def render(
     *,
     claims: Path | str | Claims | None = None,
     figures: int | None = None,
+    name: str = "",
+    sources: Sequence[Path | str] = (),
 ) -> Path:
     """Judge the trials and write the report on them: `report.html`, `report.md`, tables and figures.
 
     Args:
         trials: paths to trials, or records.
-        output: the folder to write to; its name is the report's. None: `reports/` and the first path's name, with a
-            number behind it where that folder holds something else than the report on these trials.
+        output: the folder to write to; its name is the report's. None: `reports/` and `name`, with a number behind it
+            where that folder holds something else than the report on these trials.
         claims: as for `judge`.
         figures: draw at most so many; None: 90, or 12 for more than 5,000 trials. The tables hold all numbers.
+        name: of the report, without an `output`; else that of the first path among the trials.
+        sources: of what the report is, without an `output`, where the trials are records; else the paths among them.
 
     Returns:
         the path of `report.html`.
@@ -289,8 +293,8 @@ def render(
     from harness.results import collector
 
     given = list(trials)
-    sources = [each for each in given if isinstance(each, Path | str)]
-    folder = Path(output or free_folder(_name(given[0] if given else "results"), sources))
+    sources = sources or [each for each in given if isinstance(each, Path | str)]
+    folder = Path(output or free_folder(name or _name(given[0] if given else "results"), sources))
     studio = Studio()
     with collector.paused(), nullcontext() if figures == 0 else studio:
         known, records = read_claims(claims), _records(given)

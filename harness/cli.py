@@ -52,7 +52,6 @@ def check(
     claimbench check 'attention=sdpa vs eager >= 1.5x' --workload my.py:build --budget 10m
     """
     from harness.checking import words
-    from harness.report.folder import free_folder, note_sources
     from harness.report.progress import progress
     from harness.report.terminal import console, write_json, write_lines
 
@@ -61,11 +60,9 @@ def check(
             sentence, workload, budget_seconds=budget or options.BUDGET_SECONDS, sweep=sweep, rounds=rounds,
             store=store, device=device, wall_limit_seconds=wall_limit, on_event=on_event, arguments=sys.argv[1:],
         )  # fmt: skip
-    sources = [store, Path(workload)]
-    folder = output or free_folder(answer.question.study, sources)
-    page = harness.render(answer.records, folder, claims=answer.claims)
-    if output is None:
-        note_sources(folder, sources)
+    page = harness.render(
+        answer.records, output, claims=answer.claims, name=answer.question.study, sources=[store, Path(workload)]
+    )
     if as_json:
         write_json(words.as_json(answer, str(page)))
         return

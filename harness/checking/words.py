@@ -79,11 +79,9 @@ def _when(schedule: Schedule) -> str:
     planned = schedule.size.rounds * schedule.points
     if not schedule.stored:
         return "fixed after the pilot"
-    return (
-        "all in the store already"
-        if schedule.stored == planned
-        else (f"fixed by an earlier check, which left {schedule.stored} of {planned} in the store")
-    )
+    if schedule.stored == planned:
+        return "all in the store already"
+    return f"fixed by an earlier check, which left {schedule.stored} of {planned} in the store"
 
 
 def _resolved(found: Resolution) -> str:

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from harness.judgement.compare import speed_metric
 from harness.judgement.judged import ArmResult, BlockResult
@@ -38,9 +39,9 @@ def agreements(blocks: Iterable[BlockResult]) -> list[Agreement]:
     """Every arm that two devices ran in two rounds or more each, in the order of the blocks."""
     found = []
     for block in blocks:
-        plain = next((arm for arm in block.arms if arm.role == "baseline"), None)
-        others = (arm for arm in block.arms if plain and arm is not plain)
-        found += [each for arm in others if plain and (each := _agreement(block, arm, plain))]
+        if (plain := block.baseline) is not None:
+            others = (arm for arm in block.arms if arm is not plain)
+            found += [each for arm in others if (each := _agreement(block, arm, plain))]
     return found
 
 
@@ -48,15 +49,11 @@ def _agreement(block: BlockResult, arm: ArmResult, baseline: ArmResult) -> Agree
     devices: dict[str, list[float]] = {}
     for (_, device), ratio in ratios(speed_metric(baseline), arm, baseline, "")[0].items():
         devices.setdefault(device, []).append(math.log(ratio))
-    groups = sorted((logs for logs in devices.values() if len(logs) >= FEWEST), key=_mean)
+    groups = sorted((logs for logs in devices.values() if len(logs) >= FEWEST), key=fmean)
     if len(groups) < FEWEST:
         return None
-    return Agreement(block=block, arm=arm, means=tuple(math.exp(_mean(logs)) for logs in groups),
+    return Agreement(block=block, arm=arm, means=tuple(math.exp(fmean(logs)) for logs in groups),
                      rounds=tuple(map(len, groups)), p=_p(groups))  # fmt: skip
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _p(groups: Sequence[Sequence[float]]) -> float:

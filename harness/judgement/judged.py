@@ -126,6 +126,18 @@ class BlockResult:
     warnings: tuple[str, ...] = ()
 
     @property
+    def baseline(self) -> ArmResult | None:
+        return self._of_role("baseline")
+
+    @property
+    def control(self) -> ArmResult | None:
+        """The baseline under a second name (A/A)."""
+        return self._of_role("control")
+
+    def _of_role(self, role: str) -> ArmResult | None:
+        return next((arm for arm in self.arms if arm.role == role), None)
+
+    @property
     def control_differs(self) -> bool:
         """The control's interval excludes 1 by itself, without a correction: by chance 1 of 20 does."""
         floor = self.noise_floor
@@ -134,8 +146,7 @@ class BlockResult:
     @property
     def control_strays(self) -> str:
         """Why the control fails parity; empty where it does not, or there is none."""
-        controls = [arm for arm in self.arms if arm.role == "control"]
-        return next((arm.parity.reason for arm in controls if arm.parity.holds is False), "")
+        return self.control.parity.reason if self.control and self.control.parity.holds is False else ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from harness.judgement.judged import ArmResult, Interval
 from harness.judgement.metrics import Metric, Shape, Statistic
 from harness.judgement.quantities import numeric
 from harness.judgement.stats import Summary, level_interval, ratio_interval, summarise
+from harness.judgement.words import rounds
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 
@@ -101,13 +102,13 @@ def _maximum(metric: Metric, cell: Sequence[Record], baseline: Sequence[Record],
         return None
     ratio = max(above) / max(below)
     failed = {pair_key(trial) for trial in (*cell, *baseline) if trial.outcome is not Outcome.OK}
-    rounds = len({pair_key(trial) for trial in cell} - failed)
+    paired = len({pair_key(trial) for trial in cell} - failed)
     inverse = metric.shape is Shape.INVERSE
     each, own = ([metric.shaped(value / max(below)) for value in values if value > 0 or not inverse]
                  for values in (above, below))  # fmt: skip
     overflowed = _overflowed(metric, cell, baseline)
     reference = (-math.inf, math.inf) if overflowed else (min(own), max(own))
-    interval = Interval(value=metric.shaped(ratio), rounds=rounds or len(above), dropped=len(failed),
+    interval = Interval(value=metric.shaped(ratio), rounds=paired or len(above), dropped=len(failed),
                         observed=tuple(each), reference=reference)  # fmt: skip
     return Measured(interval=interval, ratio=ratio, overflowed=overflowed)
 
@@ -117,8 +118,7 @@ def _overflowed(metric: Metric, *arms: Sequence[Record]) -> str:
     parts = []
     for trials in arms if metric.uses_view else ():
         count = sum(trial.outcome is Outcome.OOM for trial in trials)
-        whole = f"{len(trials)} round{'' if len(trials) == 1 else 's'}"
-        parts += [f"{trials[0].arm} ran out of memory in {count} of {whole}"] if count else []
+        parts += [f"{trials[0].arm} ran out of memory in {count} of {rounds(len(trials))}"] if count else []
     return " and ".join(parts)
 
 

@@ -26,8 +26,7 @@ def parity_at(site: Site) -> Parity:
     if site.baseline.parity.holds is False:
         reason = f"of {site.baseline.name}, which it is compared with: {site.baseline.parity.reason}"
         return replace(site.baseline.parity, reason=reason)
-    control = next((arm.trials for arm in site.block.arms if arm.role == "control"), ())
-    plain = next((arm.trials for arm in site.block.arms if arm.role == "baseline"), ())
+    control, plain = (arm.trials if arm else () for arm in (site.block.control, site.block.baseline))
     alone = replace(of_the_baseline(site.baseline.trials, ()), control=_curves(control, plain))
     return parity_with(site.arm.trials, site.arm.cell, site.baseline.trials, site.baseline.cell, alone)
 

@@ -153,7 +153,7 @@ def _arms(claim: Claim, block: BlockResult | None) -> list[ArmResult]:
 
 
 def _baseline(block: BlockResult | None) -> list[ArmResult]:
-    return [arm for arm in block.arms if arm.role == "baseline"] if block else []
+    return [block.baseline] if block and block.baseline else []
 
 
 def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:

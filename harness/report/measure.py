@@ -47,15 +47,10 @@ def figure_name(kind: str, block: BlockResult) -> str:
     return f"{kind}-{block.study}-{formats.settings(block.sweep)}-{block.block[:6]}-{block.fingerprint[:4]}"
 
 
-def baseline_of(block: BlockResult) -> ArmResult | None:
-    """The block's baseline."""
-    return next((arm for arm in block.arms if arm.role == "baseline"), None)
-
-
 def timed_baseline_of(block: BlockResult) -> ArmResult | None:
-    """The same where its speed is tokens/s. Kinds without have gains that are something else: samples/s of a trial that
-    starts its workers is no speed of a training."""
-    found = baseline_of(block)
+    """The block's baseline where its speed is tokens/s. Kinds without have gains that are something else: samples/s of
+    a trial that starts its workers is no speed of a training."""
+    found = block.baseline
     return found if found and found.tokens_per_second else None
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from harness.judgement.judged import ArmResult, BlockResult, Judgement
-from harness.report.measure import baseline_of, changes
+from harness.report.measure import changes
 
 _DIGITS = re.compile(r"(\d+(?:\.\d+)?)")
 _ROLES = ("baseline", "control", "cell")
@@ -27,7 +27,7 @@ def natural(text: str) -> list[tuple[int, float, str]]:
 
 
 def _with_ordered_arms(block: BlockResult) -> BlockResult:
-    baseline = baseline_of(block)
+    baseline = block.baseline
 
     def key(arm: ArmResult) -> tuple[int, int, list[tuple[int, float, str]]]:
         changed = len(changes(arm, baseline)) if baseline else 0

@@ -11,7 +11,7 @@ from harness.judgement.pairs import device_count
 from harness.report import formats
 from harness.report.figures import bars, curves
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import baseline_of, figure_name
+from harness.report.measure import figure_name
 from harness.report.sweeps import Sweep
 
 #: More lines than this on one figure tell nothing.
@@ -69,7 +69,7 @@ def extrapolated(verdict: Verdict, sweep: Sweep) -> list[curves.Line]:
 
 def losses_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     """Loss curves of a block over each other, mean over its rounds."""
-    baseline = baseline_of(block)
+    baseline = block.baseline
     shown = [arm for arm in block.arms if arm.role != "control"][:MOST_LINES]
     means = {arm.name: values for arm in shown if (values := mean_losses(arm))}
     if baseline is None or baseline.name not in means or len(means) < 2:

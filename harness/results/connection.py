@@ -25,7 +25,7 @@ def refuse_other_files(path: Path) -> None:
     if path.is_dir():
         raise StoreError(f"{path}: it is a folder; give the path of a file")
     with explained(path):
-        start = _first_bytes(path) if path.exists() else b""
+        start = first_bytes(path) if path.exists() else b""
     if start and start != SQLITE_MAGIC:
         raise StoreError(f"{path}: {SENTENCES[sqlite3.SQLITE_NOTADB]}")
     if start:
@@ -33,7 +33,12 @@ def refuse_other_files(path: Path) -> None:
             _check_kind(path, database)
 
 
-def _first_bytes(path: Path) -> bytes:
+def first_bytes(path: Path) -> bytes:
+    """As many as tell an SQLite file, fewer where there are no more.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with path.open("rb") as file:
         return file.read(len(SQLITE_MAGIC))
 

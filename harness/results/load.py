@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import Place, RecordsError
 from harness.results import collector
-from harness.results.connection import SQLITE_MAGIC
+from harness.results.connection import SQLITE_MAGIC, first_bytes
 from harness.results.lines import read_lines
 from harness.results.record import NAMES, Record
 from harness.results.store import Store
@@ -124,8 +124,7 @@ def _read(path: Path) -> list[Record]:
 def _read_file(path: Path, *, named: bool = False) -> Iterable[Record]:
     """An empty file that the user named is a mistake; beside others in a folder it takes nothing away."""
     try:
-        with path.open("rb") as file:
-            start = file.read(len(SQLITE_MAGIC))
+        start = first_bytes(path)
     except OSError as error:
         raise RecordsError(f"cannot be read ({error.strerror})", place=Place(file=str(path))) from error
     if start and (start == SQLITE_MAGIC or path.suffix == ".sqlite"):

@@ -54,8 +54,8 @@ def why_unknown(device_name: str) -> str:
 
 def peak_for(device_name: str, dtype: str) -> Peak | str:
     """The dense peak of products in `dtype` (fp32, tf32, bf16, fp16) on a device, or the reason why none is known."""
-    if device_name not in _TABLE:
-        return why_unknown(device_name)
+    if unknown := why_unknown(device_name):
+        return unknown
     source, rates = _TABLE[device_name]
     if dtype not in rates:
         return f"{device_name} has no published {dtype} rate on file"
