@@ -5,7 +5,8 @@ wait in shared memory for the training to come to them, lie outside of it: there
 (pytorch#97432).
 
 The process that is timed is not looked at, so that nothing is added to its window: reading a process's proportional
-share locks its memory map.
+share locks its memory map. Batches that came to it ahead of their turn, because another worker was slower, lie mapped
+and unread there and are counted nowhere: seen at a trial's start, before the workers' first batches are there.
 """
 
 from __future__ import annotations

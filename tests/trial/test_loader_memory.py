@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -31,10 +32,10 @@ from harness.trial.corpus import prepare
 from harness.trial.data import make_loader
 from tests.training import spec_of
 
-spec = spec_of(workers=2, prefetch=int(sys.argv[1]), batch_size=64, sequence_length=1024)
+spec = spec_of(workers=2, prefetch=int(sys.argv[1]), batch_size=256, sequence_length=1024)
 folder = prepare(spec.data, 512, Path(spec.data_directory))
+# none is taken: until the first comes, batches of the faster worker go to the training process, which has them mapped
 loader = iter(make_loader(folder, LoaderSettings.of(spec.settings), seed=1, rank=0, batches=400))
-next(loader)
 print("ready", flush=True)
 time.sleep(100)
 """
@@ -54,8 +55,8 @@ def running(code: str, *arguments: str) -> Iterator[int]:
 
 
 def settled(pid: int, at_least: int = 0) -> int:
-    """Bytes below a process once they no longer grow for three looks, and are what they must come to; on a busy machine
-    workers pause for longer than a look. After a minute they are taken as they are."""
+    """Bytes below a process once they no longer grow for three looks, and are about what they must come to; on a busy
+    machine workers pause for longer than a look. After a minute they are taken as they are."""
     looks, until = [-MIB, 0, MIB], time.monotonic() + 60
     while (max(looks) - min(looks) > MIB // 4 or looks[-1] < at_least) and time.monotonic() < until:
         time.sleep(0.7)
@@ -65,12 +66,17 @@ def settled(pid: int, at_least: int = 0) -> int:
 
 @pytest.mark.train
 def test_batches_that_wait_for_the_training_are_counted() -> None:
-    more = 60 * MIB // 2  # 30 batches more for each of 2 workers, 64 * 1024 tokens of 8 bytes each
+    batch = 256 * 1024 * 8  # tokens of 8 bytes
+    more = 2 * 30 * batch  # 30 batches for each of 2 workers
+    if shutil.disk_usage("/dev/shm").free < 2 * more:
+        pytest.skip("shared memory has no room for this many batches")
     # side by side: a share of pages changes with every other process that maps the same libraries
     with running(LOADER, "2") as small, running(LOADER, "32") as large:
         settled(large, at_least=settled(small) + int(0.9 * more))
         few, many = (bytes_of(descendants(pid)) for pid in (small, large))
-    assert many - few == pytest.approx(more, rel=0.2)
+    # the batches once, not twice; beside them a worker that makes them faster than it hands them on keeps up to 20 MiB
+    # of its heap for more
+    assert 0.95 * more < many - few < 1.5 * more
 
 
 HOLDER = """
