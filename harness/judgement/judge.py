@@ -144,7 +144,8 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
         if ranged and metric is not None and claim.expect is None:
             points = scope_of(claim, metric, site, blocks)
             scope, details["points"] = points.text, list(points.points)
-        other = _other_baseline(claim, metric, site)
+        other, other_word = _other_baseline(claim, metric, site)
+        details |= {"other_word": other_word.value} if other_word else {}
         details["beside"] = "" if found.word is Word.REPORTED else beside(claim, site)
         notes = notes_on(site, interval, _shown(claim))
         details |= {"notes": notes, "suspect": site.block.suspect, "elsewhere": _elsewhere(claim, metric, site, blocks)}
@@ -166,15 +167,31 @@ def _shown(claim: Claim) -> tuple[Metric, ...]:
     return tuple(metric_named(name) for name in names if name)
 
 
-def _other_baseline(claim: Claim, metric: Metric | None, site: Site) -> str:
-    """The same metric against the other baseline, in words."""
+def _other_baseline(claim: Claim, metric: Metric | None, site: Site) -> tuple[str, Word | None]:
+    """The same metric against the other baseline, in words; and what it says of a claimed range, if there is one."""
     if claim.other_baseline is None or metric is None:
-        return ""
-    other = find(site.block, claim.other_baseline)
-    if other is None:
-        return f"no trial of {show_settings(claim.other_baseline)}"
-    words = shown_metric(metric.name, Site(block=site.block, arm=site.arm, baseline=other), claim.view, claim.bounds)
-    return f"{words} against {other.name}" if words else f"{other.name}: {other.reason or 'no figure'}"
+        return "", None
+    baseline = find(site.block, claim.other_baseline)
+    if baseline is None:
+        return f"no trial of {show_settings(claim.other_baseline)}", None
+    other = Site(block=site.block, arm=site.arm, baseline=baseline)
+    words = shown_metric(metric.name, other, claim.view, claim.bounds)
+    if not words:
+        return f"{baseline.name}: {baseline.reason or 'no figure'}", None
+    found = measure(metric, other.arm, other.baseline, claim.view)
+    moved = {axis: setting for axis, setting in baseline.cell.items() if setting != site.baseline.cell.get(axis)}
+    said = f"{words} against {show_settings(moved) if baseline.role == 'baseline' and moved else baseline.name}"
+    if found is None or claim.bounds == (None, None) or claim.form in {"product", "limit"}:
+        return said, None
+    word = _word_at(claim, metric, other, found)
+    return f"{said}: {word}", word
+
+
+def _word_at(claim: Claim, metric: Metric, site: Site, found: Measured) -> Word:
+    """The verdict at another place than the claim's own, by the one figure measured there."""
+    if metric.gated and parity_at(site).holds is False:
+        return Word.FAST_BUT_DIFFERENT
+    return decide(claim, metric, found).word if claim.bounds != (None, None) else Word.REPORTED
 
 
 def _elsewhere(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence[BlockResult]) -> list[dict[str, str]]:
@@ -187,7 +204,6 @@ def _elsewhere(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence
         words = shown_metric(metric.name, there, claim.view, claim.bounds)
         judged = measure(metric, there.arm, there.baseline, claim.view)
         if words and judged:
-            word = decide(claim, metric, judged).word if claim.bounds != (None, None) else Word.REPORTED
-            word = Word.FAST_BUT_DIFFERENT if metric.gated and parity_at(there).holds is False else word
+            word = _word_at(claim, metric, there, judged)
             found.append({"device": machine[0], "scale": machine[1], "measured": words, "verdict": str(word)})
     return found

@@ -169,7 +169,8 @@ class Verdict:
     interval: tuple[float, float] | None = None
     rounds: int = 0
     rounds_needed: int | None = None
-    """For an inconclusive verdict: rounds that would settle it at the spread seen, None when none would."""
+    """For an inconclusive verdict: rounds that would settle it at the spread seen with a chance of 80%, None when none
+    would."""
     scope: str = ""
     """`holds at 3, fails at 2 of 5 points`, with those at which it holds."""
     metric: str = ""

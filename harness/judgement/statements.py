@@ -23,7 +23,7 @@ MOST_FIGURES = 4
 
 
 def judge_expected(claim: Claim, site: Site) -> Finding:
-    """The figure must have the expected value in every round."""
+    """The figure must have the expected value in every round; where most rounds failed, nothing is said by the rest."""
     name = (claim.metric or "").partition(":")[2]
     values = [figure_value(trial, name) for trial in _good(site.arm.trials)]
     seen = [value for value in values if value is not None]
@@ -33,7 +33,10 @@ def judge_expected(claim: Claim, site: Site) -> Finding:
     shown = ", ".join(dict.fromkeys(show_value(value) for value in seen))
     reason = f"{name.replace('_', ' ')} was {shown} in {rounds(len(seen))}; claimed is {show_value(claim.expect)}"
     word = Word.CONFIRMED if right == len(seen) else Word.REFUTED_BELOW if right == 0 else Word.INCONCLUSIVE
-    share = Interval(value=right / len(seen), rounds=len(seen))
+    failed = len(site.arm.trials) - len(values)
+    if failed > len(seen):
+        word, reason = Word.INCONCLUSIVE, f"{reason}; most rounds failed, {failed} of {len(site.arm.trials)}"
+    share = Interval(value=right / len(seen), rounds=len(seen), dropped=failed)
     return Finding(word=word, reason=reason, measured=shown, interval=share, details={"figures": figures(site)})
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from harness.experiment.study import FEWEST_ROUNDS
 from harness.judgement.judged import Interval
 
 #: Every interval is a 95% interval.
@@ -19,6 +20,8 @@ NOISY = 0.02
 UNSTABLE = 0.05
 #: Noncentrality beyond which power is 1 even at two rounds' freedom, and scipy's series gives up.
 FARTHEST = 35.0
+#: With which a number of rounds would settle it, or find a difference.
+CHANCE = 0.8
 #: More rounds than this are no answer to "how many would settle it".
 MOST_ROUNDS = 500
 
@@ -158,18 +161,33 @@ def noise_label(spread: float | None) -> str:
 
 
 def rounds_to_settle(summary: Summary, low: float | None, high: float | None) -> int | None:
-    """Rounds after which the interval would lie on one side of each end of [low, high], at the mean and spread seen.
+    """The fewest rounds, more than there are, after which the interval would lie on one side of each end of [low, high]
+    with a chance of `CHANCE`, if the mean and spread seen are the true ones.
 
     `low` and `high` are on the scale of the summary (logarithms for a ratio). None: the mean stands (almost) on an end
     of the range, or nothing is known of the spread, so that no affordable number of rounds would do.
     """
     if summary.count < 2:
         return None
-    distance = min((abs(summary.mean - end) for end in (low, high) if end is not None), default=math.inf)
-    for rounds in range(2, MOST_ROUNDS + 1):
-        if t_quantile(rounds - 1) * summary.deviation / math.sqrt(rounds) <= distance:
+    distances = [abs(summary.mean - end) for end in (low, high) if end is not None]
+    outside = (low is not None and summary.mean < low) or (high is not None and summary.mean > high)
+    if outside:
+        distances = [min(distances)]
+    for rounds in range(max(FEWEST_ROUNDS, summary.count + 1), MOST_ROUNDS + 1):
+        missed = math.fsum(_missed(distance, summary.deviation, rounds) for distance in distances)
+        if 1 - missed >= CHANCE:
             return rounds
     return None
+
+
+def _missed(distance: float, deviation: float, rounds: int) -> float:
+    """Chance that the interval crosses an end that lies so far from the true mean: Student's noncentral t."""
+    if deviation == 0:
+        return 0.0 if distance else 1.0
+    from scipy.special import nctdtr
+
+    centre = distance * math.sqrt(rounds) / deviation
+    return 0.0 if centre > FARTHEST else float(nctdtr(rounds - 1, centre, t_quantile(rounds - 1)))
 
 
 def power(ratio: float, spread: float, rounds: int) -> float:
@@ -189,7 +207,7 @@ def power(ratio: float, spread: float, rounds: int) -> float:
     return 1 - float(nctdtr(rounds - 1, centre, critical)) + other_side
 
 
-def smallest_found(spread: float, rounds: int, *, chance: float = 0.8) -> float:
+def smallest_found(spread: float, rounds: int, *, chance: float = CHANCE) -> float:
     """The smallest true ratio above 1 that `rounds` pairs find with the given chance."""
     low, high = 1.0, math.exp(50 * spread) if spread < 1 else math.inf
     for _ in range(60):

@@ -20,7 +20,7 @@ from harness.judgement.claims import Claim
 from harness.judgement.judged import Interval, Word
 from harness.judgement.metrics import Metric, Shape, Statistic
 from harness.judgement.pairs import Measured
-from harness.judgement.stats import MOST_ROUNDS, rounds_to_settle
+from harness.judgement.stats import CHANCE, MOST_ROUNDS, rounds_to_settle
 from harness.judgement.words import claimed_range, number, same, span
 
 
@@ -143,7 +143,8 @@ def _sentence(word: Word, claim: Claim, metric: Metric, interval: Interval, need
     if word is Word.REFUTED_ABOVE and high is not None:
         return f"{what} lies above {number(metric, high)}{_judged_as(metric, better=True)}"
     crossed = [number(metric, end) for end in (low, high) if end is not None and _inside(end, interval)]
-    rounds = f"about {needed} rounds would settle it at the spread seen" if needed else (
+    likely = f"about {needed} rounds would settle it at the spread seen, with a chance of {CHANCE:.0%}"
+    rounds = likely if needed else (
         f"it lies so close to the end of the range that not even {MOST_ROUNDS} rounds would settle it")  # fmt: skip
     return f"the interval {shown} crosses {' and '.join(crossed) or wanted}; {rounds}"
 

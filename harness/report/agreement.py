@@ -31,8 +31,8 @@ def agreement_part(blocks: Sequence[BlockResult]) -> Part:
         )  # fmt: skip
     return Part(
         anchor="devices", title=TITLE, short="Other devices",
-        lead="Intervals speak of the rounds that were run. Where several devices, in several machines, ran two rounds "
-        "or more of a cell each, their ratios can be held against each other.",
+        lead="Intervals speak of the rounds that were run. Where several devices of a kind ran two rounds or more "
+        "of a cell each, their ratios can be held against each other.",
         sentences=(_sentence(found),), tables=(_table(found),), rows=tuple(_row(each) for each in found),
     )  # fmt: skip
 

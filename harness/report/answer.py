@@ -1,4 +1,7 @@
-"""The answer in one table: each claim with its verdict, from the first of several reports that decides it.
+"""The answer in one table: each claim with its verdict, from the report with most rounds of it, the first of equals.
+
+Which report that is depends on what was run and not on what it said: a claim at an edge gets one chance. Where another
+report says something else, its row names it.
 
     python -m harness.report.answer README.md reports/evidence/h100 reports/evidence/h200
 
@@ -41,7 +44,7 @@ def answer(claims: Claims, reports: Mapping[str, Judgement]) -> str:
     """Markdown: a row for each claim that is decided or open, and a sentence on the others.
 
     Args:
-        reports: name → judgement of all of `claims`; of two that decide a claim the first counts.
+        reports: name → judgement of all of `claims`; the first ones count where rounds are equal.
     """
     chosen = [(claims.claims[name], *_best(name, reports)) for name in claims.claims]
     rows = [_row(claim, name, verdict, reports) for claim, name, verdict in chosen
@@ -113,11 +116,8 @@ def of_folders(evidence: Sequence[Path]) -> str:
 
 
 def _best(claim: str, reports: Mapping[str, Judgement]) -> tuple[str, Verdict]:
-    """Name of the report and verdict: the first that decides, else the weightiest word, else more rounds."""
-    found = _verdicts(claim, reports)
-    return next((each for each in found if each[1].word in DECIDED), None) or min(
-        found, key=lambda each: (rank(each[1].word), -each[1].rounds)
-    )
+    """Name of the report and verdict: most rounds, then the first; without any round, the weightiest word."""
+    return min(_verdicts(claim, reports), key=lambda each: (-each[1].rounds, rank(each[1].word) * (not each[1].rounds)))
 
 
 def _row(claim: Claim, name: str, verdict: Verdict, reports: Mapping[str, Judgement]) -> str:
@@ -130,8 +130,10 @@ def _row(claim: Claim, name: str, verdict: Verdict, reports: Mapping[str, Judgem
     said += [_scope(verdict)] if verdict.word in DECIDED else []
     said += ["question changed after a first result"] if claim.changed else []
     said += ["older trials"] if any(BEFORE in note for note in verdict.details.get("notes", ())) else []
+    said += [_other_baseline(verdict)]
     for other, found in _verdicts(verdict.claim, reports):
-        if other != name and found.word in DECIDED and found.word is not verdict.word:
+        judged = found.word in DECIDED or (found.word is Word.INCONCLUSIVE and found.rounds >= FEWEST_ROUNDS)
+        if other != name and judged and found.word is not verdict.word:
             said.append(f"{_linked(other, found)} on {_short(found.device) or other}")
     return f"| {shown} | {', '.join(filter(None, said))} | {device} |"
 
@@ -140,6 +142,12 @@ def _scope(verdict: Verdict) -> str:
     """At how many points and cells the claim holds, where it is not everywhere as the verdict says."""
     holds = {point["word"] in HOLDS for point in verdict.details.get("points", ())}
     return verdict.scope.partition(";")[0] if holds - {verdict.word in HOLDS} else ""
+
+
+def _other_baseline(verdict: Verdict) -> str:
+    """What the claim's other baseline says, where it says something else."""
+    word = verdict.details.get("other_word")
+    return str(escape_text(verdict.other_baseline)) if word not in (None, verdict.word.value) else ""
 
 
 def _linked(name: str, verdict: Verdict) -> str:

@@ -141,7 +141,7 @@ def test_no_more_time_is_foretold_than_the_budget_has(tmp_path: Path, monkeypatc
     monkeypatch.setattr("harness.results.budget._CPU_SECONDS", 1000.0)
     foretold: list[float] = []
     answer = harness.check(
-        "optimizer=for-loop >= 2x",
+        "optimizer=for-loop >= 50x",
         f"{STEPS}:good",
         budget_seconds=100,
         store=tmp_path / "check.sqlite",
@@ -156,8 +156,9 @@ def test_no_more_time_is_foretold_than_the_budget_has(tmp_path: Path, monkeypatc
 # -- a check that was cut short ----------------------------------------------------------------------------------------
 
 
+#: Fifty times, so that the verdict is the same on a machine where speeds spread by 40%.
 AT_TWO_SIZES: dict[str, Any] = {
-    "sentence": "optimizer=for-loop >= 2x at sequence_length=16", "workload": "tiny", "sweep": "batch_size=4,2",
+    "sentence": "optimizer=for-loop >= 50x at sequence_length=16", "workload": "tiny", "sweep": "batch_size=4,2",
     "device": "cpu",
 }  # fmt: skip
 

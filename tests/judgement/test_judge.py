@@ -592,7 +592,7 @@ def test_the_other_baseline_stands_beside() -> None:
     shape = study(cell(ratio=1.8), CellShape(settings={"precision": "tf32"}, ratio=1.5))
     found = verdict_on(make_claim(other_baseline={"precision": "tf32"}), make_records([shape]))
     assert found.other_baseline.startswith("1.19x [1.17x, 1.22x]")
-    assert found.other_baseline.endswith("against precision=tf32")
+    assert found.other_baseline.endswith("against precision=tf32: refuted, below")
 
 
 def test_a_claim_may_name_another_baseline_than_the_block_s() -> None:

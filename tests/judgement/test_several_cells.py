@@ -101,6 +101,65 @@ def test_memory_is_ranked_by_its_maxima() -> None:
     assert verdict_on(order(FLASH, COMPILE, metric="peak_saved"), make_records([shape])).word is Word.REFUTED_BELOW
 
 
+def paced(records: list[Record], ratios: dict[str, list[float | None]]) -> list[Record]:
+    """Arms with ratios of their own, round by round; None crashed."""
+    found = []
+    for record in records:
+        ratio = ratios.get(record.arm, [1.0] * record.round)[record.round - 1]
+        if ratio is None:
+            found.append(replace(record, outcome=Outcome.CRASH, reason="it crashed", tokens_per_second=None))
+        else:
+            found.append(replace(record, tokens_per_second=1e5 * ratio))
+    return found
+
+
+def two_cells(rounds: int) -> list[Record]:
+    cells = CellShape(settings=COMPILE, ratio=1.2), CellShape(settings=FLASH, ratio=1.2)
+    return make_records([study(*cells)], rounds=rounds)
+
+
+def test_entries_of_one_block_are_told_apart_by_the_rounds_that_ran_both() -> None:
+    """The sign came from all rounds and p from the common ones: what was slower by a lone round refuted the order."""
+    ratios = {"compile=default": [1.30, 1.305, 1.295, 1.0, 1.0], "attention=flash2": [1.20, 1.20, 1.20, None, None]}
+    records = paced(two_cells(5), ratios)
+    assert verdict_on(order(COMPILE, FLASH), records).word is Word.CONFIRMED
+    found = verdict_on(order(FLASH, COMPILE), records)
+    assert found.word is Word.REFUTED_BELOW
+    assert found.reason.startswith(
+        "compile=default gains more than attention=flash2, named before it, in the 3 rounds that ran both"
+    )
+
+
+def test_two_rounds_tell_no_order() -> None:
+    records = paced(two_cells(2), {"compile=default": [1.2, 1.2001], "attention=flash2": [1.1, 1.1002]})
+    for entries in ((COMPILE, FLASH), (FLASH, COMPILE)):
+        found = verdict_on(order(*entries), records)
+        assert found.word is Word.INCONCLUSIVE
+        assert "(2 rounds to compare, and 3 at least are needed)" in found.reason
+
+
+def test_two_rounds_of_another_study_tell_no_order() -> None:
+    other = StudyShape(name="other", cells=(CellShape(settings=FUSED, ratio=3.0),))
+    records = make_records([study(CellShape(settings=COMPILE, ratio=1.2))]) + make_records([other], rounds=2)
+    found = verdict_on(order({"name": "fused", "cell": FUSED, "study": "other"}, COMPILE), records)
+    assert found.word is Word.INCONCLUSIVE
+    assert "(2 rounds to compare, and 3 at least are needed)" in found.reason
+
+
+def test_a_peak_that_was_not_reached_in_every_round_has_no_rank() -> None:
+    cells = CellShape(settings=COMPILE, memory=0.5), CellShape(settings=FLASH, memory=0.8)
+    whole = make_records([study(*cells)], rounds=5)
+    assert verdict_on(order(COMPILE, FLASH, metric="peak_saved"), whole).word is Word.CONFIRMED
+    records = [
+        replace(each, outcome=Outcome.OOM, reason="out of memory", peak_reserved_bytes=None, peak_allocated_bytes=None)
+        if each.arm == "compile=default" and each.round > 1 else each for each in whole
+    ]  # fmt: skip
+    for entries in ((COMPILE, FLASH), (FLASH, COMPILE)):
+        found = verdict_on(order(*entries, metric="peak_saved"), records)
+        assert found.word is Word.INCONCLUSIVE
+        assert "(compile=default ran out of memory in 4 of 5 rounds)" in found.reason
+
+
 def test_an_order_of_cells_that_trained_something_else_is_not_confirmed() -> None:
     shape = study(CellShape(settings=COMPILE, ratio=1.6, loss_shift=1.0), CellShape(settings=FLASH, ratio=1.3))
     found = verdict_on(order(COMPILE, FLASH), make_records([shape]))
@@ -304,6 +363,23 @@ def test_an_expected_value_that_shows_now_and_then_is_inconclusive() -> None:
     figures = [{"turned_on": True}, {"turned_on": False}, {"turned_on": True}]
     found = verdict_on(statement(metric="figure:turned_on", expect=True), probed(*figures))
     assert (found.word, found.measured) == (Word.INCONCLUSIVE, "true, false")
+
+
+def test_an_expected_value_that_most_rounds_did_not_live_to_show_is_inconclusive() -> None:
+    """One round of five that was ok confirmed it, and no word told of the others."""
+    it = make_claim(form="statement", metric="figure:okay", range=None, expect=True)
+    good = [replace(each, figures={"okay": True}) for each in make_records([study()], rounds=5)]
+
+    def crashed(first: int) -> list[Record]:
+        return [replace(each, outcome=Outcome.CRASH, reason="it crashed", figures={}) if each.round >= first else each
+                for each in good]  # fmt: skip
+
+    found = verdict_on(it, crashed(2))
+    assert found.word is Word.INCONCLUSIVE
+    assert "most rounds failed, 4 of 5" in found.reason
+    found = verdict_on(it, crashed(5))
+    assert found.word is Word.CONFIRMED
+    assert "1 of 5 rounds were dropped because an arm failed" in found.reason
 
 
 def test_one_is_not_true() -> None:

@@ -127,5 +127,27 @@ def test_the_smallest_ratio_that_is_found_shrinks_with_rounds() -> None:
     assert found == sorted(found, reverse=True)
 
 
+@pytest.mark.parametrize("away", [0.03, 0.05, 0.2])
+@pytest.mark.parametrize("inside", [True, False])
+def test_rounds_to_settle_do_so_four_times_in_five(away: float, inside: bool) -> None:
+    """As often as simulated blocks of a known truth are settled; one round less would not do."""
+    low, high = (-away, away) if inside else (away, 2 * away)
+    rounds = stats.rounds_to_settle(Summary(mean=0.0, deviation=0.05, count=2), low, high)
+    assert rounds is not None
+
+    def settled(count: int) -> float:
+        values = np.random.default_rng(1).normal(0.0, 0.05, (100_000, count))
+        half = stats.t_quantile(count - 1) * values.std(axis=1, ddof=1) / math.sqrt(count)
+        lows, highs = values.mean(axis=1) - half, values.mean(axis=1) + half
+        return float(np.mean((lows >= low) & (highs <= high) if inside else highs < low))
+
+    assert settled(rounds) > 0.795
+    assert rounds == 3 or settled(rounds - 1) < 0.805
+
+
+def test_rounds_to_settle_are_more_than_there_are() -> None:
+    assert stats.rounds_to_settle(Summary(mean=0.0, deviation=0.05, count=9), None, 0.5) == 10
+
+
 def test_rounds_to_settle_needs_a_spread() -> None:
     assert stats.rounds_to_settle(Summary(mean=0.1, deviation=math.inf, count=1), 0.0, 1.0) is None

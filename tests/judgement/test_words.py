@@ -57,6 +57,21 @@ def test_a_figure_by_itself_says_its_direction(metric: str, interval: Interval, 
     assert phrase(metric_named(metric), interval) == text
 
 
+@pytest.mark.parametrize(
+    ("metric", "value", "observed", "text"),
+    [
+        ("peak_saved", 0.223, (0.223, 0.223, 0.312), "22.3% (22.3% to 31.2% by trial)"),
+        ("peak_saved", 0.409, (0.409, 0.412), "40.9%"),
+        ("peak_saved", -0.12, (-0.12, -0.05), "needs 12.0% more (5.0% to 12.0% by trial)"),
+        ("peak_ratio", 1.22, (1.22, 1.4), "1.22x (1.22x to 1.40x by trial)"),
+        ("peak_ratio", 1.22, (1.22, 1.23), "1.22x"),
+        ("speedup", 1.5, (1.2, 1.8), "1.50x"),
+    ],
+)
+def test_memory_by_trial(metric: str, value: float, observed: tuple[float, ...], text: str) -> None:
+    assert measured(metric_named(metric), Interval(value=value, observed=observed)) == text
+
+
 def test_what_saves_less_than_nothing_needs_more() -> None:
     assert measured(metric_named("peak_saved"), Interval(value=-2.949)) == "needs 294.9% more"
 

@@ -41,13 +41,32 @@ def table(claims: Claims, **runs: list[Record]) -> str:
     return answer(claims, reports)
 
 
-def test_of_two_that_decide_the_first_counts(claims: Claims) -> None:
+def test_of_two_with_equal_rounds_the_first_counts(claims: Claims) -> None:
     assert verdicts(table(claims, one=trials(1.75), two=trials(1.3))) == ["confirmed"]
     assert verdicts(table(claims, two=trials(1.3), one=trials(1.75))) == ["refuted, below"]
 
 
-def test_one_that_decides_counts_before_one_that_does_not(claims: Claims) -> None:
+def test_more_rounds_count_whatever_they_say(claims: Claims) -> None:
+    """The first that decided counted, and an inconclusive one with more rounds was passed over in silence."""
     assert verdicts(table(claims, open=trials(1.75, rounds=1), two=trials(1.3))) == ["refuted, below"]
+    shown = table(claims, open=trials(1.527, rounds=5, spread=0.02), two=trials(1.75))
+    assert verdicts(shown) == ["inconclusive"]
+    assert ", [confirmed](reports/two/report.md#it-confirmed) on H100 |" in shown
+    shown = table(claims, one=trials(1.75, rounds=5), two=trials(1.527, rounds=4, spread=0.02))
+    assert verdicts(shown) == ["confirmed"]
+    assert ", [inconclusive](reports/two/report.md#it-inconclusive) on H100 |" in shown
+
+
+def test_what_the_other_baseline_says_stands_beside_it_where_it_is_something_else() -> None:
+    cells = CellShape(settings={"precision": "bf16"}, ratio=1.75), CellShape(settings={"precision": "tf32"}, ratio=1.4)
+    records = make_records([study(*cells)], rounds=3, spread=0.001, step_spread=0.0)
+
+    def row(low: float) -> str:
+        claim = make_claim(range=[low, 2.0], other_baseline={"precision": "tf32"})
+        return table(make_claims(claim), one=records).splitlines()[2].split("|")[4]
+
+    assert row(1.5).endswith("), 1.25x against precision=tf32: refuted, below ")
+    assert "tf32" not in row(1.1), "confirmed against both"
 
 
 def test_what_nobody_ran_is_counted_and_not_shown(claims: Claims) -> None:
@@ -70,7 +89,7 @@ def test_another_report_that_decides_otherwise_is_not_passed_over(claims: Claims
     [
         ({"ratio": 1.75, "rounds": 1}, "3 rounds at least"),
         ({"ratio": 1.75, "rounds": 2}, "3 rounds at least"),
-        ({"ratio": 1.5, "rounds": 3, "spread": 0.02}, "about 5 rounds would settle it"),
+        ({"ratio": 1.5, "rounds": 3, "spread": 0.02}, "about 6 rounds would settle it"),
         ({"ratio": 1.527, "rounds": 3, "spread": 0.02}, "not even 500 rounds would settle it"),
     ],
 )

@@ -90,6 +90,18 @@ def test_datasets_never_touch_the_gpu(tmp_path: Path) -> None:
         assert {part.device for part in samples[0].values()} == {torch.device("cpu")}
 
 
+def test_two_small_batches_are_not_the_halves_of_a_large_one(tmp_path: Path) -> None:
+    """So accumulation at the same effective batch owes parity only as statistics (`judgement.parity.demand_of`)."""
+    folder = prepare(spec_of().data, 512, tmp_path)
+    small, large = (
+        Samples(folder, LoaderSettings.of(settings(batch_size=size)), seed=1, rank=0, batches=2) for size in (2, 4)
+    )
+    halves = torch.cat([small[index]["input_ids"] for index in range(2)])
+    assert halves.shape == large[0]["input_ids"].shape
+    assert not torch.equal(halves, large[0]["input_ids"])
+    assert torch.equal(small[0]["input_ids"], small[0]["input_ids"]), "the same each time"
+
+
 def test_settings_without_effect_are_refused() -> None:
     assert "set workers to 1 or more" in str(refused(prefetch=4))
     assert "set workers to 1 or more" in str(refused(persistent=True))

@@ -111,6 +111,20 @@ def test_emptying_that_was_not_called_is_no_evidence() -> None:
     assert evidence.reason == "the cache was emptied 0 times in 9 steps, not 3 times"
 
 
+@pytest.mark.parametrize(("calls", "warned"), [([0, 100], False), ([0], True)])
+def test_emptying_that_no_window_saw_is_told(calls: list[int], warned: bool) -> None:
+    steps = 20 if warned else 110
+    run: Any = SimpleNamespace(
+        facts={"empty_cache": {"calls": calls, "segments_freed_before": 0}}, after_step=[], device=torch.device("cpu"),
+        steps_done=2 + steps, spec=SimpleNamespace(warmup_steps=2, steps=steps),
+    )  # fmt: skip
+    evidence = EmptyCache().evidence(cell(empty_cache=100), run)
+    assert evidence is not None
+    assert evidence.holds
+    said = "no call fell into the window of 20 steps: what it costs is not in this trial's time"
+    assert evidence.warnings == ((said,) if warned else ())
+
+
 @pytest.mark.gpu
 def test_on_a_gpu_a_freed_block_leaves_the_allocator() -> None:
     assert (empty_cache.bytes_given_back(torch.device("cuda")) or 0) >= 64 << 20
