@@ -20,6 +20,7 @@ from harness.experiment.workloads import BUILT_IN_DATA, BUILT_IN_MODELS, content
 from harness.judgement.claims import Claim, Claims, Document
 from harness.judgement.sentence import OWN_DOCUMENT, OWN_TITLE, Sentence
 from harness.judgement.sentence_reader import read_sentence
+from harness.judgement.sentence_words import typed
 from harness.techniques.registry import axis_table
 from harness.trial.kinds import refusal
 from harness.trial.reach import OUT_OF_REACH, cannot_be_applied
@@ -150,7 +151,7 @@ def sweep_points(text: str, sentence: Sentence, axes: AxisTable) -> tuple[SweepP
         raise SentenceError(f"--sweep {text!r}: the sentence fixes {axis} already; leave it out of one of the two")
     first, dots, last = values.partition("..")
     try:
-        written: list[Setting] = [*_doubled(first, last)] if dots else [_value(each) for each in values.split(",")]
+        written: list[Setting] = [*_doubled(first, last)] if dots else [typed(each) for each in values.split(",")]
         settings = [axes.parse(axis, each) for each in written]
     except (AxisError, ValueError) as error:
         raise SentenceError(f"--sweep {text!r}: {error}") from None
@@ -169,9 +170,3 @@ def _doubled(first: str, last: str) -> list[int]:
         found.append(found[-1] * 2)
     found += [high] if found[-1] != high else []
     return found if int(first) <= int(last) else found[::-1]
-
-
-def _value(word: str) -> Setting:
-    if word in ("true", "false"):
-        return word == "true"
-    return int(word) if word.isdigit() else word

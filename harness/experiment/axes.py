@@ -58,7 +58,8 @@ class Axis:
             return self._parse_number(value)
         if self.free_text and isinstance(value, str) and value.strip():
             return value.strip()
-        raise AxisError(f"{self.name}: {value!r} is not a setting ({self.describe()}){self._nearest(value)}")
+        shown = show_setting(value) if isinstance(value, bool) else repr(value)
+        raise AxisError(f"{self.name}: {shown} is not a setting ({self.describe()}){self._nearest(value)}")
 
     def describe(self) -> str:
         """The settings in words, default first: `off, or an integer from 1 to 512`."""
@@ -79,7 +80,9 @@ class Axis:
         return self.number(value) if self.number else value
 
     def _nearest(self, value: object) -> str:
-        return suggestion(value, self.settings) if isinstance(value, str) and self.settings else ""
+        """The nearest word as it is written in a matrix; nothing where none is near, since all of them stand there."""
+        hint = suggestion(value, map(show_setting, self.settings)) if isinstance(value, str) else ""
+        return hint if "did you mean" in hint else ""
 
 
 class AxisTable(Mapping[str, Axis]):

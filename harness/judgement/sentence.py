@@ -14,7 +14,8 @@
     METRIC     faster, slower (speed, the default) · step time · peak [allocated, reserved, device, host] memory ·
                activation memory · parameter memory · trainable parameters; less, fewer, saves, smaller or more, larger
 
-`30% faster` is 1.3x the speed, `20% slower` 0.8x, `2x less memory` half of it. `judgement.sentence_reader` reads it.
+`30% faster` is 1.3x the speed, `20% slower` 0.8x, `2x less memory` half of it. Where no word says less or more, a
+figure is cell over baseline: `<= 0.5x peak memory`, `<= 50% of the peak memory`. `judgement.sentence_reader` reads it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 from harness.experiment.axes import Setting
@@ -30,11 +32,15 @@ from harness.judgement.claims import Claim, Settings, Source, show_settings
 
 View = Literal["allocated", "reserved", "device", "host"]
 Bound = Literal["at-least", "at-most", "range", "up-to"]
+Sense = Literal["more", "less", "plain"]
+Unit = Literal["x", "%", ""]
 #: The document that a sentence stands in, where a claims file names none.
 OWN_DOCUMENT = "own"
 #: How the study begins that `claimbench check` makes of a sentence.
 CHECK_STUDY = "check-"
 OWN_TITLE = "Sentences of your own"
+#: Figures of a claim are rounded to so many: 1 - 0.7 is 0.30000000000000004.
+DIGITS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +48,13 @@ class Figure:
     """A number as it is written."""
 
     value: float
-    percent: bool
+    unit: Unit
+    """Empty where none is written; the figures of a sentence that was read have one."""
 
     def __str__(self) -> str:
-        return f"{self.value:.6g}{'%' if self.percent else 'x'}"
+        """Every digit, never as 1e-07: it reads back as the same."""
+        digits = f"{Decimal(repr(self.value)):f}"
+        return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}{self.unit}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +104,8 @@ class Sentence:
     low: Figure
     high: Figure | None = None
     """Of a range alone."""
-    rising: bool = True
-    """Faster, less memory, fewer parameters; for time: longer. False says the opposite."""
+    sense: Sense = "more"
+    """More or less of the subject; plain: cell over baseline, in x or in % of it. Faster is more speed."""
     view: View | None = None
 
     @property
@@ -122,15 +131,9 @@ class Sentence:
         return f"{ {'at-least': '>=', 'at-most': '<=', 'up-to': 'up to'}[self.bound] } {self.low}"
 
     def direction(self) -> str:
-        """`faster`, `less peak memory`."""
-        if self.subject.kind == "speed":
-            return "faster" if self.rising else "slower"
-        view = f"peak {self.view} memory" if self.view else self.subject.words
-        if self.subject.kind == "time":
-            more = "more " if self.low.percent else ""
-            return f"{more if self.rising else 'less '}{view}"
-        fewer = "fewer" if self.subject.words == "trainable parameters" else "less"
-        return f"{fewer if self.rising else 'more'} {view}"
+        """`faster`, `less peak memory`, `of the step time`."""
+        subject = f"peak {self.view} memory" if self.view else self.subject.words
+        return in_words(self.subject, self.sense, self.low.unit, subject)
 
     @property
     def study(self) -> str:
@@ -146,9 +149,8 @@ class Sentence:
         """The metric that the range is put on."""
         if self._gain_of_time:
             return SPEED.ratio_metric
-        if self.subject.saved_metric and (self.low.percent or not self.subject.ratio_metric or not self.rising):
-            return self.subject.saved_metric
-        return self.subject.ratio_metric
+        times_less = self.sense == "less" and self.low.unit == "x" and self.subject.ratio_metric
+        return self.subject.ratio_metric if times_less or not self.subject.saved_metric else self.subject.saved_metric
 
     def bounds(self) -> tuple[float | None, float | None]:
         """The claimed range on the metric; None where it is open."""
@@ -158,8 +160,8 @@ class Sentence:
             return min(first, second), max(first, second)
         # "at most 10% more memory" is at least -10% saved, and so is "up to 10% more"
         at_most = self.bound == "at-most" or (self.bound == "up-to" and self.is_cost)
-        upwards = at_most != (self.rising or self._gain_of_time)
-        return (first, None) if upwards else (None, first)
+        falls = (self.sense == "less") != self._inverse
+        return (None, first) if at_most != falls else (first, None)
 
     def fields(self) -> dict[str, Any]:
         """What the sentence says in the words of a claims file."""
@@ -189,25 +191,50 @@ class Sentence:
     @property
     def is_cost(self) -> bool:
         """Whether the sentence says what a technique costs, not what it gains."""
-        return self.rising == (self.subject.kind == "time")
+        return self.sense == "less" if self.subject.kind == "speed" else self.sense != "less"
 
     @property
     def _gain_of_time(self) -> bool:
         """`up to 20% less step time`: "up to" is judged on what grows, the speed."""
-        return self.subject.kind == "time" and self.bound == "up-to" and not self.rising
+        return self.subject.kind == "time" and self.bound == "up-to" and not self.is_cost
+
+    @property
+    def _inverse(self) -> bool:
+        """Whether the metric falls as cell over baseline grows."""
+        return self.subject.kind == "amount" or self._gain_of_time
 
     def _on_metric(self, figure: Figure) -> float:
-        if self._gain_of_time:
-            return 1 / (1 - figure.value / 100) if figure.percent else figure.value
-        if self.subject.kind != "amount":
-            change = figure.value / 100 if self.rising else -figure.value / 100
-            factor = figure.value if self.rising else 1 / figure.value if figure.value else float("inf")
-            return 1 + change if figure.percent else factor
-        if self.metric() == self.subject.ratio_metric:
-            return figure.value
-        if figure.percent:
-            return figure.value / 100 if self.rising else -figure.value / 100
-        return 1 - 1 / figure.value if self.rising else 1 - figure.value
+        ratio = ratio_of(figure, self.sense)
+        if self.metric() == self.subject.saved_metric:
+            return round(1 - ratio, DIGITS)
+        return round(1 / ratio if self._inverse else ratio, DIGITS)
+
+
+def ratio_of(figure: Figure, sense: Sense) -> float:
+    """Cell over baseline, of the subject: `30% less` is 0.7, `2x less` 0.5, `30% of` 0.3.
+
+    Raises:
+        ZeroDivisionError: 0x less.
+    """
+    if figure.unit == "%":
+        change = figure.value / 100
+        return {"more": 1 + change, "less": 1 - change, "plain": change}[sense]
+    return 1 / figure.value if sense == "less" else figure.value
+
+
+def in_words(subject: Subject, sense: Sense, unit: Unit, words: str = "") -> str:
+    """What stands after the figure: `faster`, `less peak memory`, `of the step time`.
+
+    Args:
+        words: of the subject, where it is called something else.
+    """
+    words = words or subject.words
+    if sense == "plain":
+        return f"of the {words}" if unit == "%" else words
+    if subject.kind == "speed":
+        return "faster" if sense == "more" else "slower"
+    less = "fewer" if subject.words == "trainable parameters" else "less"
+    return f"{less if sense == 'less' else 'more'} {words}"
 
 
 def _settings(settings: Mapping[str, Setting]) -> str:

@@ -7,12 +7,24 @@ from collections.abc import Iterable, Iterator
 
 from harness.experiment.axes import AxisError, AxisTable, show_setting
 from harness.judgement.sentence_names import with_setting
-from harness.judgement.sentence_words import AT, RANGE_WORDS, VERSUS, WORDS, figure_of, tokens, typed
+from harness.judgement.sentence_words import (
+    AT,
+    BETWEEN,
+    DIRECTIONS,
+    SUBJECT_WORDS,
+    VERSUS,
+    VIEWS,
+    WORDS,
+    figure_of,
+    tokens,
+    typed,
+)
 
 
 def candidates(text: str, axes: AxisTable) -> Iterator[str]:
     """Sentences made of the words of `text`: with everyday names put right where it has no setting, else each word the
-    nearest one known, a figure added, some left out."""
+    nearest one known, figures put in order, or one added where there is none. No word is left out that could turn what
+    is said into its opposite."""
     words = tokens(text)
     named = with_setting(text, axes)
     if named is not None and not any(_is_setting(word) for word in words):
@@ -24,8 +36,10 @@ def candidates(text: str, axes: AxisTable) -> Iterator[str]:
 
 def _repaired(words: list[str], axes: AxisTable) -> Iterator[str]:
     mended = _mended(words, axes)
-    for attempt in (mended, [*mended, ">=", "1.1x"], _settings_only(words, axes)):
-        yield " ".join(attempt)
+    if mended and not any(map(figure_of, mended)) and (DIRECTIONS & {*mended} or not _OF_A_SUBJECT & {*mended}):
+        yield " ".join([*mended, "1.1x"])
+    yield " ".join(mended)
+    yield " ".join(word for word in mended if word not in VIEWS)
 
 
 def _is_setting(word: str) -> bool:
@@ -33,34 +47,29 @@ def _is_setting(word: str) -> bool:
 
 
 def _mended(words: list[str], axes: AxisTable) -> list[str]:
-    """Each word replaced by the nearest one known; what is like none is left out."""
+    """Each word replaced by the nearest one known; nothing where one is like none."""
     mended: list[str] = []
     axis = ""
     for word in words:
         name, equals, value = word.partition("=")
         if equals and name and name not in "<>":
             axis = _near(name, axes) or ""
-            mended += [f"{axis}={_nearest_setting(axis, value, axes)}"] if axis else []
+            near = _nearest_setting(axis, value, axes) if axis else None
+            mended.append(f"{axis}={near}" if near else "")
         elif mended and mended[-1] in VERSUS and axis:
-            mended.append(word if figure_of(word) else str(_nearest_setting(axis, word.lower(), axes)))
-        elif figure_of(word) or word in {">=", "<="}:
-            mended.append(word)
+            mended.append(word if figure_of(word) else _nearest_setting(axis, word.lower(), axes) or "")
         else:
-            near = _near(word.lower(), [*VERSUS, *AT, *RANGE_WORDS, *WORDS])
-            mended += [near] if near else []
-    figures = [index for index, word in enumerate(mended) if figure_of(word)]
-    if len(figures) == 2:
-        first, second = sorted(_value(mended[index]) for index in figures), sorted(figures)
-        unit = "%" if mended[figures[1]].endswith("%") else "x"
-        mended[second[0]], mended[second[1]] = (f"{value:g}{unit}" for value in first)
-    return mended
+            mended.append(word if figure_of(word) else _near(word.lower().strip(",;."), _KNOWN, cutoff=0.8) or "")
+    return _in_order(mended) if all(mended) else []
 
 
-def _settings_only(words: list[str], axes: AxisTable) -> list[str]:
-    """The first setting that can be made out, with a figure of its own."""
-    settings = [word for word in _mended(words, axes) if _is_setting(word)]
-    figures = [word for word in words if figure_of(word)]
-    return [*settings[:1], ">=", figures[0] if figures else "1.1x"]
+def _in_order(words: list[str]) -> list[str]:
+    """With the smaller of two figures first."""
+    places = [index for index, word in enumerate(words) if figure_of(word)]
+    if len(places) == 2:
+        low, high = sorted((words[place] for place in places), key=_value)
+        words[places[0]], words[places[1]] = low, high
+    return words
 
 
 def _by_setting(words: list[str], axes: AxisTable) -> list[str]:
@@ -71,16 +80,20 @@ def _by_setting(words: list[str], axes: AxisTable) -> list[str]:
         for setting in axis.settings
         if setting != axis.default and len(show_setting(setting)) > 3  # `off` and `2` are settings of many axes
     }
-    for word in words:
-        if figure_of(word) or word.lower() in {*VERSUS, *AT, *RANGE_WORDS, *WORDS}:
-            continue
+    strange = [word for word in words if not (figure_of(word) or word.lower() in _KNOWN or _is_setting(word))]
+    for word in strange[:1]:
         alike = [each for each in settings if len(word) > 3 and each.startswith(word.lower())]
         near = alike[0] if alike else _near(word.lower(), settings)
-        if near:
-            known = (*RANGE_WORDS, *WORDS)
-            rest = [each for each in words if each != word and (figure_of(each) or each.lower() in known)]
+        if near and len(strange) == 1:
+            rest = [each for each in words if figure_of(each) or each.lower() in WORDS]
             return [f"{settings[near]}={near}", *rest]
     return []
+
+
+#: What has a figure of its own, whose direction nobody knows where none is said.
+_OF_A_SUBJECT = frozenset(sign for name, signs in SUBJECT_WORDS if name != "speed" for sign in signs)
+#: Words of a sentence besides settings and figures; the last three in phrases, which are put together again.
+_KNOWN = (*sorted(VERSUS | AT | WORDS | BETWEEN), "between", "least", "most", "up")
 
 
 def _value(word: str) -> float:
@@ -88,15 +101,12 @@ def _value(word: str) -> float:
     return figure.value if figure else 0.0
 
 
-def _nearest_setting(axis: str, value: str, axes: AxisTable) -> str:
+def _nearest_setting(axis: str, value: str, axes: AxisTable) -> str | None:
     try:
         return show_setting(axes.parse(axis, typed(value)))
     except AxisError:
-        known = [show_setting(each) for each in axes[axis].settings]
-        near = difflib.get_close_matches(value, known, n=1, cutoff=0.4)
-        other = [each for each in known if each != show_setting(axes[axis].default)]
-        return near[0] if near else other[0] if other else show_setting(axes[axis].default)
+        return _near(value.lower(), [show_setting(each) for each in axes[axis].settings], cutoff=0.4)
 
 
-def _near(word: str, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)), None)
+def _near(word: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)

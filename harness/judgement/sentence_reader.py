@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from harness.errors import SentenceError, printable
 from harness.experiment.axes import AxisError, AxisTable, Setting, show_setting, show_settings
-from harness.judgement.sentence import SPEED, SUBJECTS, Bound, Figure, Sentence, Subject, View
+from harness.judgement.sentence import Sentence
+from harness.judgement.sentence_figures import claimed
 from harness.judgement.sentence_mending import candidates
-from harness.judgement.sentence_words import (
-    AT,
-    LESS,
-    MORE,
-    RANGE_WORDS,
-    SUBJECT_WORDS,
-    VERSUS,
-    VIEWS,
-    WORDS,
-    figure_of,
-    tokens,
-    typed,
-)
+from harness.judgement.sentence_ranges import UnclearError
+from harness.judgement.sentence_words import AT, VERSUS, WORDS, figure_of, tokens, typed
 
 EXAMPLE = "attention=sdpa vs eager >= 1.5x"
 
@@ -30,10 +20,12 @@ def read_sentence(text: str, axes: AxisTable) -> Sentence:
     """The sentence in `text`.
 
     Raises:
-        SentenceError: it does not parse; the message has the nearest one that does.
+        SentenceError: it does not parse; the message has the nearest one that does, or what to write in its place.
     """
     try:
         return _Reader(text, axes).read()
+    except UnclearError:
+        raise
     except SentenceError as error:
         near = nearest(text, axes)
         offer = "the nearest sentence" if near else "an example of a sentence"
@@ -88,7 +80,7 @@ class _Reader:
                 rest.append(self._words.pop(0))
         baseline = {**{axis: self._axes[axis].default for axis in cell if axis not in baseline}, **baseline}
         self._check(cell, baseline, at)
-        return Sentence(cell=cell, baseline=baseline, at=at, **_claimed(rest, self._text))
+        return Sentence(cell=cell, baseline=baseline, at=at, **claimed(rest, self._text))
 
     def _settings(self, bare: tuple[str, ...]) -> dict[str, Setting]:
         """Settings at the front. `bare`: the axes that a bare word may be a setting of."""
@@ -125,65 +117,6 @@ class _Reader:
         raise SentenceError(why)
 
 
-def _claimed(words: list[str], text: str) -> dict[str, Any]:
-    """Range, direction and metric from what is left of a sentence.
-
-    Raises:
-        SentenceError: there is no figure, or a word that says nothing here.
-    """
-    figures = [(index, figure) for index, word in enumerate(words) if (figure := figure_of(word)) is not None]
-    if not figures:
-        raise SentenceError(f"{text!r} claims no figure such as '>= 2x' or '30% to 50%'")
-    if len(figures) > 2:
-        raise SentenceError(f"{text!r} has {len(figures)} figures; a range has two at most")
-    between = [word.lower() for word in words[figures[0][0] + 1 : figures[-1][0]]]
-    if len(figures) == 2 and between not in (["to"], ["-"], ["and"]):
-        raise SentenceError(f"write a range as '{words[figures[0][0]]} to {words[figures[1][0]]}'")
-    others = [word.lower().strip(",.;") for index, word in enumerate(words) if figure_of(word) is None]
-    low, high = _alike(figures[0][1], figures[-1][1]) if len(figures) == 2 else (figures[0][1], None)
-    subject, view = _subject(others)
-    return {
-        "bound": _bound(others, ranged=high is not None), "low": low, "high": high, "subject": subject, "view": view,
-        "rising": _rising(others, subject),
-    }  # fmt: skip
-
-
-def _bound(others: list[str], *, ranged: bool) -> Bound:
-    if ranged:
-        return "range"
-    if "up" in others:
-        return "up-to"
-    return "at-most" if "<=" in others or "most" in others else "at-least"
-
-
-def _subject(others: list[str]) -> tuple[Subject, View | None]:
-    unknown = [word for word in others if word not in RANGE_WORDS and word not in WORDS and word != "and"]
-    if unknown:
-        raise SentenceError(f"{unknown[0]!r} says nothing that can be measured")
-    subject = next((SUBJECTS[name] for name, signs in SUBJECT_WORDS if signs & set(others)), SPEED)
-    view = next((VIEWS[word] for word in others if word in VIEWS), None)
-    if view is not None and not subject.has_view:
-        raise SentenceError(f"{view!r} is a view of peak memory; write 'peak {view} memory'")
-    return subject, view
-
-
-def _rising(others: list[str], subject: Subject) -> bool:
-    """Whether a larger figure is said in the direction of the metric (docstring of `Sentence.rising`)."""
-    less, more = LESS & set(others), MORE & set(others)
-    if less and more:
-        raise SentenceError(f"{min(less)!r} and {min(more)!r} contradict each other; keep one")
-    if subject.kind == "amount":
-        return not more
-    return not less
-
-
-def _alike(low: Figure, high: Figure) -> tuple[Figure, Figure]:
-    """`1.3 to 2x`: the unit of the second counts for the first where that has none."""
-    if low.value > high.value:
-        raise SentenceError(f"the range {low} to {high} is empty; put the smaller figure first")
-    return Figure(value=low.value, percent=high.percent), high
-
-
 def _is_claim_word(word: str, axes: AxisTable, bare: Iterable[str]) -> bool:
     """Whether a word after `vs` belongs to the claim and not to the settings."""
     for axis in bare:
@@ -193,4 +126,4 @@ def _is_claim_word(word: str, axes: AxisTable, bare: Iterable[str]) -> bool:
             continue
         return False
     lower = word.lower()
-    return figure_of(word) is not None or lower in RANGE_WORDS or lower in WORDS
+    return figure_of(word) is not None or lower in WORDS

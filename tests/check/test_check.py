@@ -72,6 +72,22 @@ def test_a_true_sentence_and_a_false_one(folder: Path, example: str, arms: str, 
     assert second["value"] == first["value"], "judged on the same trials"
 
 
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ("at most half the activation memory", "confirmed"),
+        ("<= 0.5x activation memory", "confirmed"),
+        ("at most 1% of the activation memory", "refuted, below"),
+        ("at least half the activation memory", "refuted, above"),
+        ("twice the activation memory", "refuted, above"),
+    ],
+)
+def test_memory_without_a_word_for_less_is_cell_over_baseline(folder: Path, words: str, verdict: str) -> None:
+    """Checkpointing keeps less than half of it and more than a hundredth."""
+    found = check(folder, f"checkpointing=full vs off {SMALL} {words}", f"{EXAMPLES}/plain_step.py:build")
+    assert found["verdict"] == verdict, found["reason"]
+
+
 def test_the_answer_explains_itself(folder: Path) -> None:
     """Parity, memory, why: the parts of a step add up to the measured one. An ordinary store and report beside it."""
     found = check(folder, f"checkpointing=full vs off {SMALL} saves >= 50% activation memory",

@@ -59,6 +59,8 @@ def test_sentences_about_the_same_arms_share_their_trials(step: str) -> None:
         ("sequence_length=100..300", [100, 200, 300]),
         ("batch_size=8, 24, 2", [8, 24, 2]),
         ("precision=bf16,fp32", ["bf16", "fp32"]),
+        ("clip=0.5,1.5", [0.5, 1.5]),
+        ("pin_memory=false,true", [False, True]),
     ],
 )
 def test_a_sweep_is_a_range_doubled_through_or_a_list(step: str, sweep: str, points: list[Any]) -> None:
@@ -77,6 +79,7 @@ def test_a_sweep_is_a_range_doubled_through_or_a_list(step: str, sweep: str, poi
         ("sequence_length=a..b", "whole numbers at both ends"),
         ("sequence_length=2..1048576", "up to 12 different settings"),
         ("sequence_length=64,64", "up to 12 different settings"),
+        ("pin_memory=True,False", "'True' is not a setting (false, true); did you mean 'true'?"),
     ],
 )
 def test_a_sweep_that_is_none(step: str, sweep: str, message: str) -> None:

@@ -29,6 +29,18 @@ CASES = {
         HEAD + STUDY + "    axes: {precision: 16}\n",
         ["matrix.yaml:9:23: precision: 16 is not a setting (fp32, tf32, amp-bf16, amp-fp16, bf16, ds-bf16)"],
     ),
+    "a truth value as Python writes it": (
+        HEAD + STUDY + "    axes: {pin_memory: 'True'}\n",
+        ["matrix.yaml:9:24: pin_memory: 'True' is not a setting (false, true); did you mean 'true'?"],
+    ),
+    "a word where a truth value belongs": (
+        HEAD + STUDY + "    axes: {pin_memory: maybe}\n",
+        ["matrix.yaml:9:24: pin_memory: 'maybe' is not a setting (false, true)"],
+    ),
+    "a truth value where a word belongs": (
+        HEAD + STUDY + "    axes: {precision: true}\n",
+        ["matrix.yaml:9:23: precision: true is not a setting (fp32, tf32, amp-bf16, amp-fp16, bf16, ds-bf16)"],
+    ),
     "text where a number belongs": (
         HEAD + STUDY + "    axes: {batch_size: ['8']}\n",
         ["matrix.yaml:9:25: batch_size: '8' is not a setting (an integer from 1 to 1048576)"],

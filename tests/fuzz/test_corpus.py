@@ -28,5 +28,5 @@ def test_a_matrix_of_the_corpus(path: Path) -> None:
 
 @pytest.mark.parametrize("path", inputs("claims"), ids=lambda path: path.stem)
 def test_claims_of_the_corpus(path: Path) -> None:
-    judged = path.stem in {"every-form", "one"}
+    judged = path.stem in {"every-form", "one", "sentences"}
     assert (oracles.claims(path.read_bytes()) == "judged") == judged

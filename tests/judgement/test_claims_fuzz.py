@@ -51,6 +51,7 @@ claims:
     cell: {precision: bf16}, order: [{cell: {precision: amp-bf16}}, {precision: tf32}]}
   said: {statement: G, sources: *here, form: statement, metric: "figure:words", expect: true, study: checkpointing,
     cell: {checkpointing: full}, device: any, conditions: [x], origin: y}
+  sentence: {study: checkpointing, check: checkpointing=full at most half the peak memory}
 """
 
 TREE = YAML(typ="safe", pure=True).load(SEED)
@@ -60,7 +61,9 @@ VOCABULARY = (
     "schema", "documents", "claims", "D1", "precision", "bf16", "tf32", "sequence_length", "1024", "faster", "§1",
     "reserved", "device", "host", "gpu", "any", "attention", "flash2", "checkpointing", "figure:words", "figure:",
     *Claim.model_fields, *Document.model_fields, *Source.model_fields, *Entry.model_fields, *REQUIRED, *ALLOWED,
-    *METRICS,
+    *METRICS, "check", "precision=bf16 >= 2x", "precision=bf16 up to 100% less step time",
+    "precision=bf16 >= 0x slower", "checkpointing=full saves 0x memory", "precision=tf32 1.3x to 50%",
+    "checkpointing=full half the peak memory",
 )  # fmt: skip
 WORDS = Words(VOCABULARY)
 
