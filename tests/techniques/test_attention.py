@@ -110,7 +110,9 @@ def test_flash_in_fp32_is_refused_before_launch() -> None:
     """flash-attention#676, LlamaFactory#7998."""
     hopper = _gpu((9, 0), packages={"flash-attn": "2.8.3"})
     for setting in ("flash2", "sdpa-flash", "sdpa-cudnn"):
-        assert "takes 16-bit inputs only and precision is fp32" in str(refused(hopper, attention=setting))
+        for precision in ("fp32", "tf32"):
+            why = str(refused(hopper, attention=setting, precision=precision))
+            assert f"takes 16-bit inputs only and precision is {precision}" in why
         assert refused(hopper, attention=setting, precision="bf16") is None
     assert "pip install flash-attn" in str(refused(_gpu((9, 0), packages={}), attention="flash2", precision="bf16"))
 
