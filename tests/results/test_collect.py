@@ -291,16 +291,16 @@ def test_a_run_that_has_time_for_nothing_does_not_say_that_there_is_nothing_to_d
     )  # fmt: skip
 
 
-def test_the_time_left_is_told_and_comes_down_to_nothing(store: Store, launcher: LocalLauncher) -> None:
+def test_the_time_left_is_told_and_comes_down_to_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = Listener()
-    run(store, a_plan(a_block()), launcher, listener=listener)
+    run(store, a_plan(a_block()), PacedLauncher(monkeypatch), listener=listener)
     planned, *_ = listener.events
     assert isinstance(planned, RunPlanned)
-    assert (planned.trials, planned.stored) == (6, 0)
+    assert (planned.trials, planned.stored, planned.seconds_left) == (6, 0, 9.0)
     finished = [event for event in listener.events if isinstance(event, TrialFinished)]
     assert [event.done for event in finished] == [1, 2, 3, 4, 5, 6]
-    assert finished[-1].seconds_left == 0
-    assert finished[0].seconds_left > finished[-2].seconds_left > 0
+    # the first guess was 1.5 s a trial, the first trial took a third of it
+    assert [event.seconds_left for event in finished] == pytest.approx([2.5, 2.0, 1.5, 1.0, 0.5, 0.0])
 
 
 class SteadyMeter:
