@@ -146,7 +146,7 @@ def _throttle_reasons(record: Record) -> list[str]:
     return [word for word in (str(each).lower() for each in words) if word not in HARMLESS]
 
 
-#: What makes a trial invalid that its own process could not know of; a compilation inside the window it tells itself.
+#: What makes a trial invalid, beside what it says of itself (a compilation inside the window).
 SPOILING: tuple[Check, ...] = (impossible_mfu, foreign_process, throttled)
 #: What puts a warning beside its figures.
 SHADING: tuple[Check, ...] = (unsteady, outliers, idle, power_capped)
