@@ -31,6 +31,7 @@ from harness.results.first_step import FIRST_STEP
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from tests.shapes import (
+    A100,
     CPU,
     DEFAULT_STUDIES,
     DEFAULTS,
@@ -49,8 +50,8 @@ from tests.shapes import (
 )  # fmt: skip
 
 __all__ = [
-    "CPU", "DEFAULTS", "DEFAULT_STUDIES", "FINGERPRINT", "H100", "PARAMETERS", "STARTED", "CellShape", "StudyShape",
-    "make_records", "many_records",
+    "A100", "CPU", "DEFAULTS", "DEFAULT_STUDIES", "FINGERPRINT", "H100", "PARAMETERS", "STARTED", "CellShape",
+    "StudyShape", "make_records", "many_records",
 ]  # fmt: skip
 
 

@@ -35,6 +35,7 @@ H100 = Environment(
     },
     tools={"nvcc": "13.0", "nvidia-smi": "580.95.05", "c++": "13.2"},
 )  # fmt: skip
+A100 = replace(H100, devices=(replace(H100.devices[0], name="NVIDIA A100-SXM4-80GB"),))
 CPU = replace(H100, devices=(), driver=None, cuda_driver=None, tools={"c++": "13.2"}, cores=2)
 
 FINGERPRINT = "f0f1f2f3f4f5f6f7"

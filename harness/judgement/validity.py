@@ -32,8 +32,6 @@ FEWEST_STEPS = 4
 #: A card at its power cap is at its normal working point under training loads; the other reasons are faults.
 POWER_CAP = "power_cap"
 HARMLESS = frozenset({"", "none", "gpu_idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"})
-#: Where techniques and kinds note compilations inside the window.
-RECOMPILE_FACTS = ("recompiles_in_window", "compiles_in_window")
 
 Check = Callable[[Record], str]
 
@@ -56,14 +54,6 @@ def warnings(record: Record) -> list[str]:
 def on_gpu(record: Record) -> bool:
     """Whether the trial's figures speak of a GPU at full scale."""
     return record.scale == "full" and bool(record.environment.get("devices"))
-
-
-def compiled_in_window(record: Record) -> str:
-    """Compiling inside the window: seconds of the compiler among steps of milliseconds."""
-    places: list[Mapping[str, Any]] = [record.figures]
-    places += [proof["facts"] for proof in record.evidence.values() if isinstance(proof, dict) and proof.get("facts")]
-    count = sum(numeric(place[name]) or 0 for place in places for name in RECOMPILE_FACTS if name in place)
-    return f"{count:.0f} graph(s) were compiled inside the window; raise warmup_steps" if count else ""
 
 
 def impossible_mfu(record: Record) -> str:
@@ -156,7 +146,7 @@ def _throttle_reasons(record: Record) -> list[str]:
     return [word for word in (str(each).lower() for each in words) if word not in HARMLESS]
 
 
-#: What makes a trial invalid.
-SPOILING: tuple[Check, ...] = (compiled_in_window, impossible_mfu, foreign_process, throttled)
+#: What makes a trial invalid, beside what it says of itself (a compilation inside the window).
+SPOILING: tuple[Check, ...] = (impossible_mfu, foreign_process, throttled)
 #: What puts a warning beside its figures.
 SHADING: tuple[Check, ...] = (unsteady, outliers, idle, power_capped)

@@ -21,6 +21,8 @@ class Sampler:
         self._meters: tuple[Meter, ...] = ()
         self._interval_seconds = interval_seconds
         self._stop = threading.Event()
+        self._looking = threading.Lock()
+        """Held for a whole look: one that began before `follow` must not be kept after it."""
         self._thread: threading.Thread | None = None
         self._readings: list[list[Reading]] = []
         self._before: list[Reading | None] = []
@@ -44,13 +46,14 @@ class Sampler:
         What was seen before they existed is forgotten: the first trial of a run waits for the helper that forks it,
         which tries the device in a process of its own.
         """
-        self._groups = frozenset(pids)
-        self._ours.update(pids)
-        for place, meter in enumerate(self._meters):
-            reading = meter.read()
-            if not self._ours & reading.processes.keys():  # they are too young to hold memory on a device
-                self._before[place] = reading
-            self._readings[place][:] = [reading]
+        with self._looking:
+            self._groups = frozenset(pids)
+            self._ours.update(pids)
+            for place, meter in enumerate(self._meters):
+                reading = meter.read()
+                if not self._ours & reading.processes.keys():  # they are too young to hold memory on a device
+                    self._before[place] = reading
+                self._readings[place][:] = [reading]
 
     def end(self) -> tuple[DeviceSamples, ...]:
         """Stop sampling; a DeviceSamples a device."""
@@ -68,11 +71,12 @@ class Sampler:
 
     def _sample(self) -> None:
         while True:
-            for meter, readings in zip(self._meters, self._readings, strict=True):
-                reading = meter.read()
-                readings.append(reading)
-                # asked now, for the process may be gone when the trial has ended
-                self._ours.update(pid for pid in reading.processes if _group_of(pid) in self._groups)
+            with self._looking:
+                for meter, readings in zip(self._meters, self._readings, strict=True):
+                    reading = meter.read()
+                    readings.append(reading)
+                    # asked now, for the process may be gone when the trial has ended
+                    self._ours.update(pid for pid in reading.processes if _group_of(pid) in self._groups)
             if self._stop.wait(self._interval_seconds):
                 return
 

@@ -144,3 +144,24 @@ def test_a_block_without_a_control_has_no_noise_floor_and_says_so() -> None:
 def test_kinds_that_train_nothing_have_no_parity() -> None:
     (block,) = compare(make_records([study(kind="loader-only")])).blocks
     assert arm(block, "precision=bf16").parity.word == "not applicable: no training"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INERT, Outcome.INVALID])
+def test_figures_of_a_trial_that_does_not_count_are_in_no_column_of_its_arm(outcome: Outcome) -> None:
+    """An inert or invalid trial has a speed and a peak in its record; no table may show them."""
+    shape = study(CellShape(settings=CELL, ratio=1.75, outcome=outcome, failed_rounds=(2,)))
+    records = make_records([shape])
+    wild = [
+        replace(each, tokens_per_second=1.0, peak_reserved_bytes=1 << 50, mfu=0.99, phases={"forward": 1e9})
+        if each.outcome is outcome else each for each in records
+    ]  # fmt: skip
+    (one,), (other,) = compare(records).blocks, compare(wild).blocks
+    for before, after in zip(one.arms, other.arms, strict=True):
+        for name in ("tokens_per_second", "spread", "speedup", "memory", "memory_ratio", "mfu", "phases"):
+            assert getattr(after, name) == getattr(before, name), name
+
+
+def test_a_cell_that_was_inert_in_every_round_has_no_speed_no_ratio_and_no_peak() -> None:
+    (block,) = compare(make_records([study(CellShape(settings=CELL, outcome=Outcome.INERT))])).blocks
+    found = arm(block, "precision=bf16")
+    assert (found.tokens_per_second, found.speedup, found.memory) == (None, None, {})

@@ -16,7 +16,7 @@ from harness.judgement.site import Absent, blocks_of, current
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, made, make_claim, make_claims, study, verdict_on
-from tests.records import CPU, CellShape, make_records
+from tests.records import A100, CPU, CellShape, make_records
 
 
 def cell(**fields: Any) -> CellShape:
@@ -253,14 +253,25 @@ def test_a_cell_out_of_memory_takes_nothing_else_with_it() -> None:
     assert verdict_on(make_claim(), both).rounds == 5
 
 
-def test_superseded_and_interrupted_trials_are_never_judged() -> None:
+def test_a_superseded_round_is_not_judged_where_nothing_stands_in_its_place() -> None:
+    """A run that was stopped right after it had superseded a round leaves no other trial of it."""
+    records = [replace(each, superseded=each.round == 5) for each in make_records([study()])]
+    found = judge(records, make_claims(make_claim()))
+    assert (found.verdicts[0].word, found.verdicts[0].rounds) == (Word.CONFIRMED, 4)
+    assert {each.round for each in found.excluded} == {5}
+
+
+def test_interrupted_trials_are_neither_a_result_nor_a_dropped_pair() -> None:
     records = make_records([study()])
-    stale = [replace(each, superseded=True, tokens_per_second=1.0) for each in records if each.round == 1]
-    stopped = [replace(each, outcome=Outcome.INTERRUPTED, round=6, tokens_per_second=1.0) for each in records[:1]]
-    found = judge([*stale, *stopped, *records], make_claims(make_claim()))
-    assert found.verdicts[0].rounds == 5
-    assert found.verdicts[0].word is Word.CONFIRMED
-    assert len(found.excluded) == len(stale) + len(stopped)
+    stopped = [replace(each, outcome=Outcome.INTERRUPTED, round=6) for each in records if each.round == 1]
+    found = judge([*records, *stopped], make_claims(make_claim()))
+    assert (found.verdicts[0].word, found.verdicts[0].rounds) == (Word.CONFIRMED, 5)
+    assert "dropped" not in found.verdicts[0].reason
+    (block,) = found.blocks
+    assert block.rounds == 5
+    assert [arm.outcomes for arm in block.arms] == [{"ok": 5}] * 3
+    assert [arm.speedup.dropped for arm in block.arms if arm.speedup] == [0, 0]
+    assert {each.round for each in found.excluded} == {6}
 
 
 def test_trials_of_two_devices_are_never_paired() -> None:
@@ -623,6 +634,23 @@ def test_further_cells_count_in_the_scope() -> None:
     shape = study(cell(), CellShape(settings={"precision": "tf32"}, ratio=1.2))
     found = verdict_on(make_claim(also=[{"precision": "tf32"}]), make_records([shape]))
     assert found.scope == "holds at 1, fails at 1 of 2 points; it holds at precision=bf16"
+
+
+def test_a_point_that_trained_something_else_is_no_point_at_which_a_claim_holds() -> None:
+    swept = {"sweep": ("sequence_length", (512, 1024))}
+    same, other = (make_records([study(cell(loss_shift=shift), **swept)]) for shift in (0.0, 3.0))
+    mixed = [each for each in same if each.sweep == {"sequence_length": 512}]
+    mixed += [each for each in other if each.sweep == {"sequence_length": 1024}]
+    found = verdict_on(make_claim(at={"sequence_length": 512}), mixed)
+    assert found.scope == "holds at 1, fails at 1 of 2 points; it holds at sequence_length=512"
+    assert [point["word"] for point in found.details["points"]] == ["confirmed", "fast but different"]
+
+
+def test_points_of_another_gpu_say_nothing_of_where_a_claim_holds_on_this_one() -> None:
+    here = make_records([study(sweep=("sequence_length", (512, 1024)))])
+    there = make_records([study(sweep=("sequence_length", (2048,)))], environment=A100, fingerprint="a" * 16, rounds=3)
+    found = verdict_on(make_claim(at={"sequence_length": 512}), [*here, *there])
+    assert [point["sweep"]["sequence_length"] for point in found.details["points"]] == [512, 1024]
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

@@ -11,8 +11,18 @@ import pytest
 from harness.checking.words import parity_object
 from harness.judgement.compare import compare
 from harness.judgement.judged import Parity, Word
-from harness.judgement.parity import Demand, LossPairs, demand_of, effective_batch, judge_parity, loss_gap, seed_gap
+from harness.judgement.parity import (
+    DEMANDS,
+    Demand,
+    LossPairs,
+    demand_of,
+    effective_batch,
+    judge_parity,
+    loss_gap,
+    seed_gap,
+)
 from harness.results.record import Record
+from harness.techniques.registry import axis_table
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import make_claim, study, verdict_on
 from tests.records import DEFAULTS, CellShape, make_records
@@ -47,6 +57,23 @@ EXACT, ROUNDING, SPREAD, UNEQUAL = Demand.EXACT, Demand.ROUNDING, Demand.SPREAD,
 )  # fmt: skip
 def test_what_a_change_owes_the_baseline(changes: dict[str, object], demand: Demand) -> None:
     assert demand_of({**DEFAULTS, **changes}, DEFAULTS)[0] == demand  # type: ignore[dict-item]
+
+
+OF_AXES = {
+    EXACT: """checkpointing workers prefetch pin_memory persistent start non_blocking copy stream cost_per_sample_ms
+              empty_cache input_gradients overlap_comm monitor""",
+    ROUNDING: "precision attention compile optimizer autocast_outside zero parallel micro_batches",
+    UNEQUAL: """lora lora_targets quantization sequence_length batching deepspeed_config clip schedule pruning
+                distillation""",
+}
+
+
+def test_every_axis_has_its_duty() -> None:
+    """One that is missing is judged as statistics, which a loader that changes samples would pass."""
+    wanted = {axis: demand for demand, axes in OF_AXES.items() for axis in axes.split()}
+    assert {axis: demand for axis, (demand, _) in DEMANDS.items()} == wanted
+    judged_by_their_product = {"batch_size", "accumulation", "devices"}
+    assert wanted.keys() | judged_by_their_product == set(axis_table())
 
 
 @pytest.mark.parametrize(
@@ -237,6 +264,31 @@ def test_a_wrong_mask_shows_in_the_first_gradient_though_the_losses_agree() -> N
 
 def test_in_fp32_eager_is_exact_and_rounding_is_still_allowed() -> None:
     assert parity_of({"attention": "sdpa-math"}, losses(0.0), {"error": 2e-6, "eager_error": 0.0}).holds is True
+
+
+@pytest.mark.parametrize(
+    ("error", "eager", "holds"),
+    [(0.0100, 0.005, True), (0.0101, 0.005, False), (1.0e-5, 0.0, True), (1.1e-5, 0.0, False), (1.1e-5, None, False)],
+)
+def test_the_first_gradient_may_be_off_by_twice_what_eager_attention_is(
+    error: float, eager: float | None, holds: bool
+) -> None:
+    check = {"error": error, "eager_error": eager}
+    assert parity_of({"attention": "flash2"}, losses(0.0), check).holds is holds  # type: ignore[arg-type]
+
+
+def test_of_several_looks_at_the_first_gradient_the_worst_counts() -> None:
+    looks = [trial(gradient_check={"error": error, "eager_error": 0.005}) for error in (0.004, 0.5, 0.004)]
+    found = judge_parity({**DEFAULTS, "attention": "flash2"}, DEFAULTS, looks, losses(0.0))
+    assert (found.holds, found.gradient_error) == (False, 0.5)
+
+
+@pytest.mark.parametrize(("precision", "nats"), [("fp32", 2e-3), ("tf32", 1e-2), ("bf16", 2e-2), ("amp-bf16", 2e-2)])
+def test_the_same_arithmetic_in_another_order_may_stray_as_the_precision_rounds(precision: str, nats: float) -> None:
+    base = {**DEFAULTS, "precision": precision}
+    for share, holds in ((0.99, True), (1.01, False)):
+        found = judge_parity({**base, "checkpointing": "full"}, base, [trial()], losses(share * nats))
+        assert (found.holds, found.margin) == (holds, nats)
 
 
 def test_the_first_gradient_counts_where_only_the_timing_is_in_doubt() -> None:

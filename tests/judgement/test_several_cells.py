@@ -12,7 +12,7 @@ from harness.judgement.judged import Verdict, Word
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, made, make_claim, study, verdict_on
-from tests.records import PARAMETERS, CellShape, StudyShape, make_records
+from tests.records import A100, PARAMETERS, CellShape, StudyShape, make_records
 
 
 def order(*entries: dict[str, Any], **fields: Any) -> Claim:
@@ -261,7 +261,7 @@ def test_a_part_against_a_baseline_of_its_own_is_paired_by_round_too() -> None:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def sharded(form: tuple[float, float], devices: tuple[int, ...]) -> list[Record]:
+def sharded(form: tuple[float, float], devices: tuple[int, ...], **how: Any) -> list[Record]:
     """The study `zero`: ddp against zero 1 at several device counts, with state as the form has it."""
     shapes = [
         StudyShape(name="zero", cells=(CellShape(settings={"zero": 1}, ratio=1.02),),
@@ -269,7 +269,7 @@ def sharded(form: tuple[float, float], devices: tuple[int, ...]) -> list[Record]
         for count in devices
     ]  # fmt: skip
     found = []
-    for record in make_records(shapes):
+    for record in make_records(shapes, **how):
         if record.cell["zero"] == 1:
             state = (form[0] + form[1] / int(record.cell["devices"])) * PARAMETERS
             record = replace(record, model_state_bytes={"before_step": state})  # noqa: PLW2901
@@ -278,8 +278,9 @@ def sharded(form: tuple[float, float], devices: tuple[int, ...]) -> list[Record]
 
 
 def limit(**fields: Any) -> Claim:
+    given = {"at": {"devices": 2}, **fields}
     return make_claim(form="limit", range=None, limit=4, metric="model_state_ratio", study="zero", cell={"zero": 1},
-                      at={"devices": 2}, **fields)  # fmt: skip
+                      **given)  # fmt: skip
 
 
 def test_a_limit_is_extrapolated_from_the_device_counts_that_were_run() -> None:
@@ -316,11 +317,23 @@ def test_the_newest_trials_of_a_device_count_give_its_state() -> None:
         assert verdict_on(limit(), [*without, *older]).details["state"] == pytest.approx({"1": 16.0, "2": 10.0})
 
 
-def test_one_device_count_cannot_be_extrapolated_and_it_says_so() -> None:
-    found = verdict_on(limit(), sharded((4, 12), (2,)))
+def test_a_limit_is_fitted_to_the_device_counts_of_one_machine() -> None:
+    here = sharded((4, 12), (1, 2))
+    there = sharded((2, 14), (4, 8), environment=A100, fingerprint="a" * 16)
+    found = verdict_on(limit(), [*here, *there])
+    assert found.details["state"] == pytest.approx({"1": 16.0, "2": 10.0})
+    assert "4 + 12/N fits best (error 0.0%" in found.reason
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_one_device_count_cannot_be_extrapolated_and_it_says_so(devices: int) -> None:
+    """On one device ZeRO shards nothing and needs more memory than without it (DeepSpeed#6936)."""
+    found = verdict_on(limit(at={"devices": devices}), sharded((4, 12), (devices,)))
     assert found.word is Word.NOT_TESTABLE
-    assert found.reason == ("a limit for many devices cannot be extrapolated: state was measured at 2 device(s) only; "
-                            "run it at two device counts at least")  # fmt: skip
+    assert found.reason == (
+        f"a limit for many devices cannot be extrapolated: state was measured at {devices} device(s) only; "
+        "run it at two device counts at least"
+    )
 
 
 def test_the_fullest_rank_counts() -> None:

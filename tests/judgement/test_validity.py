@@ -10,6 +10,7 @@ import pytest
 from harness.judgement.quantities import step_seconds
 from harness.judgement.validity import checked, clock_gap, warnings
 from harness.results.record import Record
+from harness.trial.nvml import THROTTLE_REASONS
 from harness.trial.outcome import Outcome
 from tests.records import CPU, make_records
 
@@ -34,10 +35,6 @@ def test_a_clean_trial_passes_untouched() -> None:
     [
         ({"mfu": 1.2}, "MFU is 1.20, above 1"),
         ({"hfu": 1.01}, "HFU is 1.01, above 1"),
-        (
-            {"evidence": {"compile": {"facts": {"recompiles_in_window": 2}}}},
-            "2 graph(s) were compiled inside the window",
-        ),
         ({"clocks": clocks(foreign=[{"pid": 1}])}, "1 foreign process(es) ran on the device: pid 1"),
         (
             {"clocks": clocks(foreign=[{"pid": 17, "bytes": 3 << 30}, {"pid": None, "bytes": 1 << 30}])},
@@ -129,3 +126,13 @@ def test_a_trial_that_failed_is_left_as_it_is() -> None:
 def test_warnings_of_the_trial_itself_come_first() -> None:
     record = trial(warnings=["3 allocator retries"], clocks=clocks(throttle_reasons=["sw_power_cap"]))
     assert warnings(record) == ["3 allocator retries", "at its power cap of 700 W"]
+
+
+def test_every_reason_that_nvml_gives_is_a_fault_the_power_cap_or_known_to_be_none() -> None:
+    faults = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
+    harmless = {"applications_clocks_setting", "sync_boost", "display_clock_setting"}
+    assert faults | harmless | {"sw_power_cap"} == set(THROTTLE_REASONS.values())
+    for reason in THROTTLE_REASONS.values():
+        record = trial(clocks=clocks(throttle_reasons=[reason]))
+        assert (checked(record).outcome is Outcome.INVALID) == (reason in faults), reason
+        assert warnings(record) == (["at its power cap of 700 W"] if reason == "sw_power_cap" else []), reason

@@ -66,6 +66,7 @@ def test_no_sharding_is_recognised() -> None:
     assert fit(points((16, 0))).form == "16"
 
 
-def test_one_device_count_is_not_enough() -> None:
-    with pytest.raises(OneDeviceCountError, match=r"measured at 2 device\(s\) only"):
-        fit([StatePoint(devices=2, bytes_per_parameter=10.0), StatePoint(devices=2, bytes_per_parameter=10.0)])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_one_device_count_is_not_enough(devices: int) -> None:
+    with pytest.raises(OneDeviceCountError, match=rf"measured at {devices} device\(s\) only"):
+        fit([StatePoint(devices=devices, bytes_per_parameter=10.0)] * 2)

@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.environment import Device, Environment
 from harness.errors import LaunchError
 from harness.experiment.study import Plan
+from harness.results import books, collect
+from harness.results.books import Books
 from harness.results.collect import Options, fill
 from harness.results.events import (
     Event,
@@ -28,9 +31,10 @@ from harness.results.events import (
 from harness.results.record import Record
 from harness.results.store import Store
 from harness.results.workplace import Workplace
-from harness.trial.launch import LocalLauncher
+from harness.trial.launch import Finished, Launcher, LocalLauncher
 from harness.trial.nvml import Reading
 from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
 from harness.trial.supervision import Patience
 from tests.results.plans import a_block, a_plan
 from tests.trial.notes import living
@@ -66,7 +70,7 @@ class Listener:
 
 
 def run(
-    store: Store, plan: Plan, launcher: LocalLauncher, *, options: Options | None = None,
+    store: Store, plan: Plan, launcher: Launcher, *, options: Options | None = None,
     environment: Environment = CPU, listener: Listener | None = None,
 ) -> Summary:  # fmt: skip
     return fill(store, plan, launcher, environment, options=options, on_event=listener or Listener())
@@ -241,26 +245,40 @@ def test_ctrl_c_twice_stops_now_and_says_so_in_the_record(
         assert living(folder) == []
 
 
-def test_rounds_that_do_not_fit_the_time_budget_are_left_whole(store: Store, launcher: LocalLauncher) -> None:
-    plan = a_plan(
-        a_block("early", rounds=1, options={"seconds": 0.5}), a_block("late", rounds=4, options={"seconds": 0.5})
-    )
-    run(store, a_plan(a_block("late", rounds=1, options={"seconds": 0.5})), launcher)  # now its trials' time is known
-    known = sum(record.wall_seconds or 0 for record in valid(store))
-    listener = Listener()
-    # the prior of the first study is far too long for this budget; the second's rounds take `known` each
-    summary = run(store, plan, launcher, options=Options(time_budget_seconds=2.5 * known), listener=listener)
+class PacedLauncher:
+    """Trials of half a second each, by a clock that they alone move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(books, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(collect, "Books", lambda **of_a_run: Books(**of_a_run, began=self.now))
+
+    def run(self, *_: object, **__: object) -> Finished:
+        started = self.now
+        self.now += 0.5
+        result = TrialResult(outcome=Outcome.OK, measured={"tokens_per_second": 500.0})
+        return Finished(outcome=Outcome.OK, reason="", result=result, started=started, wall_seconds=0.5)
+
+    def close(self) -> None:
+        """It has no process."""
+
+
+def test_rounds_that_do_not_fit_the_time_budget_are_left_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = PacedLauncher(monkeypatch)
+    run(store, a_plan(a_block("late", rounds=1)), launcher)  # now its trials' time is known: 1.5 s a round
+    listener, options = Listener(), Options(time_budget_seconds=3.75)
+    # the prior of the first study is 4.5 s a round; of the second's the budget holds two more
+    plan = a_plan(a_block("early", rounds=1), a_block("late", rounds=4))
+    summary = run(store, plan, launcher, options=options, listener=listener)
     rounds = Counter((study, number) for study, number, _ in places(valid(store)))
-    assert set(rounds.values()) == {3}, "whole rounds only"
-    assert ("early", 1) not in rounds
-    assert ("late", 2) in rounds
-    assert summary.rounds_postponed >= 2
-    assert summary.left == 3 * summary.rounds_postponed
-    assert {event.study for event in listener.of(RoundPostponed)} == {"early", "late"}  # type: ignore[union-attr]
+    assert rounds == {("late", 1): 3, ("late", 2): 3, ("late", 3): 3}, "whole rounds only"
+    assert (summary.rounds_postponed, summary.left) == (2, 6)
+    postponed = [(event.study, event.needed_seconds) for event in listener.of(RoundPostponed)]  # type: ignore[union-attr]
+    assert postponed == [("early", 4.5), ("late", 1.5)]
     foretold = [event.seconds_left for event in listener.events if isinstance(event, RunPlanned | TrialFinished)]
-    assert max(foretold) <= 2.5 * known, "rounds that the budget does not hold take no time"
+    assert foretold == [3.75, 3.25, 2.75, 2.25, 1.75, 1.25, 0.75], "rounds that the budget does not hold take no time"
     assert not summary.interrupted
-    assert f"; {summary.rounds_postponed} rounds did not fit in the time budget; {summary.left} left" in str(summary)
+    assert "; 2 rounds did not fit in the time budget; 6 left" in str(summary)
 
 
 def test_a_run_that_has_time_for_nothing_does_not_say_that_there_is_nothing_to_do(
@@ -273,16 +291,16 @@ def test_a_run_that_has_time_for_nothing_does_not_say_that_there_is_nothing_to_d
     )  # fmt: skip
 
 
-def test_the_time_left_is_told_and_comes_down_to_nothing(store: Store, launcher: LocalLauncher) -> None:
+def test_the_time_left_is_told_and_comes_down_to_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = Listener()
-    run(store, a_plan(a_block()), launcher, listener=listener)
+    run(store, a_plan(a_block()), PacedLauncher(monkeypatch), listener=listener)
     planned, *_ = listener.events
     assert isinstance(planned, RunPlanned)
-    assert (planned.trials, planned.stored) == (6, 0)
+    assert (planned.trials, planned.stored, planned.seconds_left) == (6, 0, 9.0)
     finished = [event for event in listener.events if isinstance(event, TrialFinished)]
     assert [event.done for event in finished] == [1, 2, 3, 4, 5, 6]
-    assert finished[-1].seconds_left == 0
-    assert finished[0].seconds_left > finished[-2].seconds_left > 0
+    # the first guess was 1.5 s a trial, the first trial took a third of it
+    assert [event.seconds_left for event in finished] == pytest.approx([2.5, 2.0, 1.5, 1.0, 0.5, 0.0])
 
 
 class SteadyMeter:
@@ -306,6 +324,22 @@ def test_what_the_device_did_is_in_the_record(store: Store, launcher: LocalLaunc
     assert record.clocks["sm_mhz"] == pytest.approx(1500.0)
     assert record.energy_joules_per_token == pytest.approx(700.0 / 500.0, rel=0.05), "700 W at 500 tokens/s"
     assert [device["uuid"] for device in record.environment["devices"]] == ["GPU-0001"]
+
+
+class Neighbour:
+    """The machine's second GPU, which a trial of one device has nothing to do with."""
+
+    power_limit_watts = 700.0
+
+    def read(self) -> Reading:
+        raise AssertionError("it was looked at")
+
+
+def test_a_trial_of_one_device_is_not_charged_with_the_power_of_two(store: Store, launcher: LocalLauncher) -> None:
+    environment = replace(CPU, devices=(GPU, replace(GPU, index=1, uuid="GPU-0002")), driver="580.1")
+    plan = a_plan(a_block(rounds=1, sizes=(), options={"seconds": 0.3}))
+    run(store, plan, launcher, environment=environment, options=Options(meters=(SteadyMeter(), Neighbour())))
+    assert valid(store)[0].clocks["power_watts"] == pytest.approx(700.0, rel=0.05)
 
 
 def test_a_trial_sees_its_device_and_its_cells_caches_alone(store: Store, launcher: LocalLauncher) -> None:

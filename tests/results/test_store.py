@@ -204,3 +204,9 @@ def test_others_read_while_one_writes(store: Store, path: Path) -> None:
         store.add_all(records[3:])
         assert len(list(seen)) == 2
         assert reader.count() == 6
+
+
+def test_a_transaction_is_on_the_disk_when_it_has_ended(store: Store) -> None:
+    """synchronous FULL and a rollback journal: after a power failure the trial is there, in one file."""
+    asked = {name: store._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode")}
+    assert asked == {"synchronous": 2, "journal_mode": "delete"}

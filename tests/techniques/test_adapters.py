@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from harness.techniques.lora import Lora
+from harness.techniques.quantization import Quantization, _layers
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun, make_built_in
+from tests.training import cell, cpu, spec_of
 
 RunTrial = Callable[..., TrialResult]
 
@@ -22,8 +29,6 @@ LLAMA_REST = 128_256 * 2048 + 2048
 
 
 def test_the_share_of_lora_on_llama_1b_is_the_one_by_hand() -> None:
-    import torch
-
     from harness.trial.flops import logical_size
 
     model = adapted("llama-1b", rank=8, device=torch.device("meta"))
@@ -37,15 +42,10 @@ def test_the_share_of_lora_on_llama_1b_is_the_one_by_hand() -> None:
 
 def adapted(model: str, *, rank: int, device: object) -> object:
     """A model with the technique's own adapters, built without a trial."""
-    import torch
-
     from harness.environment import Environment
-    from harness.techniques.lora import Lora
     from harness.techniques.registry import axis_table
     from harness.trial.model import make_config, make_model
-    from harness.trial.ranks import Ranks
     from harness.trial.spec import TrialSpec
-    from harness.trial.training import TrainingRun
 
     settings = {**axis_table().defaults(), "lora": rank}
     spec = TrialSpec(
@@ -88,12 +88,50 @@ def test_reentrant_checkpointing_with_input_gradients_trains(run_trial: RunTrial
 
 
 def test_adapters_that_are_not_put_on_are_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.techniques.lora import Lora
-
     monkeypatch.setattr(Lora, "apply", lambda self, cell, run: None)
     result = run_trial(lora=8)
     assert result.outcome is Outcome.INERT
     assert "there are 0 adapter weights" in result.reason
+
+
+def _sabotaged(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[TrainingRun], object]) -> None:
+    applied = Lora.apply
+
+    def apply(self: Lora, cell: Any, run: TrainingRun) -> None:
+        applied(self, cell, run)
+        spoil(run)
+
+    monkeypatch.setattr(Lora, "apply", apply)
+
+
+def test_adapters_that_no_gradient_reaches_are_inert(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a reentrant checkpoint (open-unlearning#178): the second block trains, the first does not."""
+
+    def detached(_module: Any, _inputs: Any, output: Any) -> Any:
+        return output.detach() if isinstance(output, torch.Tensor) else (output[0].detach(), *output[1:])
+
+    _sabotaged(monkeypatch, lambda run: run.blocks()[0].register_forward_hook(detached))
+    result = run_trial(lora=8)
+    assert result.outcome is Outcome.INERT
+    # 7 layers of a block, A and B each
+    assert result.reason == "lora=8 trains nothing: 14 of 28 weights have no gradient, 7 B matrices are zero"
+
+
+def test_adapters_that_no_step_moves_are_inert(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients are there, and B is what it was at the start: zero."""
+    monkeypatch.setattr(TrainingRun, "_update", lambda run: run.optimizer.zero_grad(set_to_none=True))
+    result = run_trial(lora=8)
+    assert result.outcome is Outcome.INERT
+    assert "lora=8 trains nothing: 0 of 28 weights have no gradient, 14 B matrices are zero" in result.reason
+
+
+def test_adapters_beside_which_other_weights_are_trained_are_no_lora(
+    run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _sabotaged(monkeypatch, lambda run: next(run.model.parameters()).requires_grad_())
+    result = run_trial(lora=8)
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "lora=8 was set, but there are 28 adapter weights and 1 others are trained"
 
 
 def test_nf4_weights_take_half_a_byte_and_count_by_what_they_stand_for(run_trial: RunTrial) -> None:
@@ -109,9 +147,31 @@ def test_nf4_weights_take_half_a_byte_and_count_by_what_they_stand_for(run_trial
     assert result.measured["model_state_bytes"]["parameters"] < plain.measured["model_state_bytes"]["parameters"]
 
 
-def test_nf4_that_quantizes_nothing_is_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.techniques.quantization import Quantization
+def test_the_share_of_lora_on_packed_weights_is_that_of_what_they_stand_for(run_trial: RunTrial) -> None:
+    packed, plain = (
+        run_trial(lora=8, precision="bf16", quantization=each).evidence["lora"] for each in ("nf4", "none")
+    )
+    assert packed["facts"]["trainable_share"] == plain["facts"]["trainable_share"]
+    assert packed["word"] == plain["word"]
+    # tiny: 14 matrices, an embedding and five norms
+    assert plain["facts"]["parameter_dtypes"] == {"float32": 28, "bfloat16": 20}
+    assert packed["facts"]["parameter_dtypes"]["uint8"] == 14
 
+
+@pytest.mark.parametrize(("parallel", "stored"), [("fsdp", torch.bfloat16), ("none", torch.uint8)])
+def test_sharded_4_bit_weights_are_stored_in_the_type_that_computes(parallel: str, stored: torch.dtype) -> None:
+    """axolotl#1494: FSDP shards what it can view as the compute type."""
+    qlora: dict[str, Any] = {"lora": 8, "quantization": "nf4", "precision": "bf16"}
+    run = TrainingRun(spec_of(**qlora), Ranks(), cpu())
+    run.parameter_dtype = torch.bfloat16
+    make_built_in(run)
+    divided = {"parallel": parallel, "devices": 2} if parallel == "fsdp" else {}
+    Quantization().apply(cell(**qlora, **divided), run)
+    assert {layer.weight.dtype for layer in _layers(run.plain_model)} == {stored}
+    assert {layer.compute_dtype for layer in _layers(run.plain_model)} == {torch.bfloat16}
+
+
+def test_nf4_that_quantizes_nothing_is_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Quantization, "apply", lambda self, cell, run: None)
     result = run_trial(lora=8, quantization="nf4", precision="bf16")
     assert result.outcome is Outcome.INERT

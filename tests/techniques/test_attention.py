@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from harness.techniques import attention
 from harness.techniques.attention import Attention
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
@@ -109,6 +110,16 @@ def test_flash_in_fp32_is_refused_before_launch() -> None:
     """flash-attention#676, LlamaFactory#7998."""
     hopper = _gpu((9, 0), packages={"flash-attn": "2.8.3"})
     for setting in ("flash2", "sdpa-flash", "sdpa-cudnn"):
-        assert "takes 16-bit inputs only and precision is fp32" in str(refused(hopper, attention=setting))
+        for precision in ("fp32", "tf32"):
+            why = str(refused(hopper, attention=setting, precision=precision))
+            assert f"takes 16-bit inputs only and precision is {precision}" in why
         assert refused(hopper, attention=setting, precision="bf16") is None
     assert "pip install flash-attn" in str(refused(_gpu((9, 0), packages={}), attention="flash2", precision="bf16"))
+
+
+def test_a_build_of_flash_attn_without_fp16_kernels_is_refused_in_fp16(monkeypatch: pytest.MonkeyPatch) -> None:
+    hopper = _gpu((9, 0), packages={"flash-attn": "2.8.3"})
+    for has, why in ((False, "holds bf16 kernels only"), (True, "None")):
+        monkeypatch.setattr(attention, "_has_fp16_kernels", lambda environment, has=has: has)
+        assert why in str(refused(hopper, attention="flash2", precision="amp-fp16"))
+        assert refused(hopper, attention="flash2", precision="amp-bf16") is None

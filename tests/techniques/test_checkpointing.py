@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +17,9 @@ import torch
 from harness.techniques.checkpointing import Checkpointing
 from harness.trial import training
 from harness.trial.outcome import Outcome
+from harness.trial.profile import Profile
 from harness.trial.spec import TrialResult
-from tests.training import run_spec, spec_of
+from tests.training import cell, run_spec, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -179,3 +182,26 @@ def test_compiled_the_logits_hide_no_activations(
     off = run_trial(**asked)
     assert off.outcome is Outcome.INERT
     assert "as if nothing were recomputed" in off.reason
+
+
+_FORWARD = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits>"
+_BACKWARD = "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<...>"
+
+
+@pytest.mark.parametrize(
+    ("forwards", "accumulation", "holds"), [(8, 1, True), (4, 1, False), (8, 2, False), (16, 2, True)]
+)
+def test_compiled_on_a_gpu_recomputation_doubles_the_attention_kernels(
+    forwards: int, accumulation: int, holds: bool
+) -> None:
+    """4 layers: a kernel runs forward once a layer and micro-batch, or recomputed twice, and backward once."""
+    kernels = Counter({_FORWARD: forwards, _BACKWARD: 4 * accumulation})
+    run: Any = SimpleNamespace(
+        profile=Profile(kernels=kernels), blocks=lambda: [None] * 4, accumulation=accumulation,
+        plain_model=SimpleNamespace(training=True),
+    )  # fmt: skip
+    evidence = Checkpointing().evidence(cell(checkpointing="full", compile="default", attention="sdpa-flash"), run)
+    assert evidence is not None
+    assert evidence.holds is holds
+    run.profile = Profile(kernels=Counter({_BACKWARD: 8}))
+    assert Checkpointing._by_kernels(run) is None, "kernels of backward are no forwards"

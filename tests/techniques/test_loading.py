@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from harness.trial import training
 from harness.trial.batching import LoaderSettings
 from harness.trial.corpus import prepare
 from harness.trial.data import Samples
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
+from tests.techniques.ranks import Ranks
 from tests.training import refused, settings, spec_of
 
 Run = Callable[..., TrialResult]
@@ -110,5 +110,8 @@ def test_settings_without_effect_are_refused() -> None:
     assert refused(workers=2, prefetch=4, persistent=True, start="spawn") is None
 
 
-def test_batches_suffice_for_warm_up_window_and_probing() -> None:
-    assert training.PROBING_STEPS >= 3  # the profile, checkpointing's count, clipping's large step
+def test_batches_suffice_for_the_cell_that_looks_most_often_after_its_window(run_ranks: Ranks) -> None:
+    """The profile, the ranks' gradients, recomputation, the adapters' gradients and the large one that is clipped."""
+    result = run_ranks(parallel="ddp", devices=2, lora=8, checkpointing="full", clip=1.0, steps=2)
+    assert result.outcome is Outcome.OK, result.reason
+    assert {"parallel", "lora", "checkpointing", "clip"} <= result.evidence.keys()

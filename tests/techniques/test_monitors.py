@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from harness.techniques import monitors
 from harness.techniques.monitor import Monitor
+from harness.techniques.registry import techniques
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun, build
 from tests.techniques.test_precision import _gpu
-from tests.training import active, refused
+from tests.training import active, cpu, refused, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -66,10 +70,22 @@ def test_a_monitor_that_is_not_applied_is_inert(run_trial: Run, monkeypatch: pyt
     assert "nothing watched the run" in run_trial(monitor="item").reason
 
 
-def test_all_other_cells_run_unwatched(run_trial: Run) -> None:
+def _hooks(setting: str) -> tuple[Any, ...]:
+    """What is called around the parts of a step, and whether they are still the run's own."""
+    run = TrainingRun(spec_of(monitor=setting), Ranks(), cpu())
+    with run.held:
+        build(run, techniques())
+    own = (run.call is run.model, run.micro_step == run._micro_step, run.backward == run._backward)
+    return run.before_optimizer, run.after_step, run.around_window, (*own, run.update == run._update)
+
+
+def test_all_other_cells_run_unwatched() -> None:
     """lightning#189 has a monitor that made training ten times slower."""
     assert "monitor" not in active()
-    assert "monitor" not in run_trial().evidence
+    unwatched = ([], [], [], (True,) * 4)
+    assert _hooks("off") == unwatched
+    for setting in CALLS:
+        assert _hooks(setting) != unwatched, setting
 
 
 def test_what_a_monitor_lacks_is_said_before_launch() -> None:

@@ -104,6 +104,12 @@ class TestRefusedBeforeLaunch:
         assert "set precision to bf16" in str(refused(gpus(2), precision="amp-bf16", **nf4))
         assert "fsdp" not in str(refused(gpus(2), precision="bf16", **nf4))
 
+    def test_a_scaler_is_not_shared_between_shards(self) -> None:
+        """Each rank scales and skips by its own shards' gradients: their weights would part."""
+        fp16: dict[str, Any] = {"devices": 2, "precision": "amp-fp16"}
+        assert "does not agree between ranks" in str(refused(gpus(2), parallel="fsdp", **fp16))
+        assert refused(gpus(2), parallel="ddp", **fp16) is None
+
 
 @pytest.mark.parametrize(("batch_size", "stages", "wanted"), [(8, 2, 8), (12, 2, 6), (1, 2, 1), (7, 4, 7), (64, 2, 8)])
 def test_a_batch_is_divided_into_up_to_four_micro_batches_a_stage(batch_size: int, stages: int, wanted: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ import torch
 from torch import nn
 
 from harness.environment import Device, Environment
+from harness.techniques import precision
 from harness.techniques.layers import product_layer
 from harness.techniques.precision import Precision
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from tests.techniques.ranks import Ranks
-from tests.training import cpu, refused, run_spec, spec_of
+from tests.training import cell, cpu, refused, run_spec, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -193,9 +195,47 @@ def test_memory_of_weights_is_halved_by_bf16_and_not_by_autocast(run_trial: Run)
     assert bf16 == pytest.approx(fp32 / 2, rel=0.01)
 
 
-def test_the_record_says_which_products_torch_was_allowed(run_trial: Run) -> None:
+@pytest.mark.parametrize("allowed", ["highest", "high", "medium"])
+def test_the_record_says_which_products_torch_was_allowed(
+    run_trial: Run, allowed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A figure against fp32 means nothing while it is unknown whether fp32 had TF32 (transformers#15026)."""
-    assert run_trial().evidence["precision"]["facts"]["matmul_precision"] == "highest"
+    monkeypatch.setattr(Precision, "apply", lambda *_: torch.set_float32_matmul_precision(allowed))
+    assert run_trial().evidence["precision"]["facts"]["matmul_precision"] == allowed
+
+
+@pytest.mark.parametrize(
+    ("setting", "allowed"), [("fp32", False), ("tf32", True), ("bf16", False), ("amp-bf16", False)]
+)
+def test_products_in_tf32_are_allowed_where_they_are_asked_for(
+    setting: str, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not allowed)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        run: Any = SimpleNamespace(forward_contexts=[])
+        Precision().apply(cell(precision=setting), run)
+        assert torch.get_float32_matmul_precision() == ("high" if allowed else "highest")
+        assert torch.backends.cudnn.allow_tf32 is allowed
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize(
+    ("setting", "error", "holds"),
+    [("fp32", 3e-7, True), ("fp32", 3e-4, False), ("tf32", 3e-4, True), ("tf32", 3e-7, False)],
+)
+def test_on_a_gpu_fp32_and_tf32_are_told_apart_by_their_rounding(
+    setting: str, error: float, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A baseline that says fp32 and multiplies in TF32 halves every figure against it."""
+    monkeypatch.setattr(precision, "inner_dtypes", lambda run: (torch.float32, torch.float32))
+    monkeypatch.setattr(precision, "product_error", lambda device: error)
+    run: Any = SimpleNamespace(scaler=None, device=torch.device("cuda"))
+    evidence = Precision().evidence(cell(precision=setting), run)
+    assert evidence is not None
+    assert evidence.holds is holds
 
 
 def test_what_cannot_run_is_refused_with_the_remedy() -> None:

@@ -111,18 +111,33 @@ def test_emptying_that_was_not_called_is_no_evidence() -> None:
     assert evidence.reason == "the cache was emptied 0 times in 9 steps, not 3 times"
 
 
-@pytest.mark.parametrize(("calls", "warned"), [([0, 100], False), ([0], True)])
-def test_emptying_that_no_window_saw_is_told(calls: list[int], warned: bool) -> None:
-    steps = 20 if warned else 110
+def emptied_every_hundred(calls: list[int], steps: int, gives_back: int | None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The evidence of a run whose allocator had given five segments back when it began, and seven when it was asked."""
+    monkeypatch.setattr(empty_cache, "segments_freed", lambda device: 7)
+    monkeypatch.setattr(empty_cache, "bytes_given_back", lambda device: gives_back)
     run: Any = SimpleNamespace(
-        facts={"empty_cache": {"calls": calls, "segments_freed_before": 0}}, after_step=[], device=torch.device("cpu"),
+        facts={"empty_cache": {"calls": calls, "segments_freed_before": 5}}, device=torch.device("cuda"),
         steps_done=2 + steps, spec=SimpleNamespace(warmup_steps=2, steps=steps),
     )  # fmt: skip
-    evidence = EmptyCache().evidence(cell(empty_cache=100), run)
-    assert evidence is not None
+    return EmptyCache().evidence(cell(empty_cache=100), run)
+
+
+@pytest.mark.parametrize(("calls", "steps", "warned"), [([0, 100], 110, False), ([0], 20, True)])
+def test_emptying_that_no_window_saw_is_told(
+    calls: list[int], steps: int, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = emptied_every_hundred(calls, steps, 64 << 20, monkeypatch)
     assert evidence.holds
     said = "no call fell into the window of 20 steps: what it costs is not in this trial's time"
     assert evidence.warnings == ((said,) if warned else ())
+    assert evidence.facts["segments_freed"] == 2
+
+
+@pytest.mark.parametrize(("gives_back", "holds"), [(64 << 20, True), (0, False), (None, True)])
+def test_emptying_that_gives_nothing_back_is_inert_unless_there_is_no_memory_to_try_it(
+    gives_back: int | None, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert emptied_every_hundred([0, 100], 110, gives_back, monkeypatch).holds is holds
 
 
 @pytest.mark.gpu

@@ -92,6 +92,18 @@ def test_mfu_is_model_flops_over_the_peak_of_the_precision(
     assert (measured["peak_flops"]["value"], measured["peak_flops"]["dtype"]) == (pytest.approx(peak), dtype)
 
 
+@pytest.mark.train
+def test_frozen_weights_of_a_trial_take_no_gradient_of_their_own() -> None:
+    """4N of them and 6N of the adapters, where 6N of all would be half as much again (LoRA counted as 6N)."""
+    adapters = 2 * 8 * ((64 + 64) * 2 + (64 + 32) * 2 + (64 + 128) * 3)
+    attention = 2 * 2 * 64 * 64
+    off, full = (run_trial(lora=8, checkpointing=each).measured for each in ("off", "full"))
+    assert off["model_flops_per_token"] == 4 * (BLOCKS + HEAD) + 6 * adapters + 3 * attention
+    assert full["model_flops_per_token"] == off["model_flops_per_token"]
+    again = 2 * (BLOCKS + adapters) + attention
+    assert full["hardware_flops_per_token"] == off["model_flops_per_token"] + again
+
+
 def filled(*, ranks: int = 1, devices_fed: int = 1, speed: float = 1e6) -> TrialResult:
     """What `fill` makes of a speed of all devices together, seen in bf16, with 1000 weights and no attention."""
     run = TrainingRun(spec_of(precision="bf16"), Ranks(world_size=ranks), cpu())

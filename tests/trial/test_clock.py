@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import torch
 
 pytestmark = pytest.mark.train
 
@@ -61,3 +63,43 @@ def test_micro_batches_add_up_within_their_phase() -> None:
 def test_a_window_without_a_whole_step_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one whole step"):
         timeline_of([("step", 0.0)])
+
+
+class Event:
+    """torch.cuda.Event on a device on which a quarter of a second goes by to each: milliseconds, and only if timed."""
+
+    made = 0
+    now = 0.0
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        self.timed, self.at = enable_timing, -1.0
+        Event.made += 1
+
+    def record(self) -> None:
+        Event.now += 250.0
+        self.at = Event.now
+
+    def elapsed_time(self, end: Event) -> float:
+        assert self.timed
+        assert end.timed
+        return end.at - self.at
+
+
+def test_a_gpu_is_timed_by_its_own_events_which_are_there_before_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.trial.clock import STEP, CudaClock, HostClock, Timeline, clock_for
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
+    monkeypatch.setattr(Event, "made", 0)
+    assert isinstance(clock_for(torch.device("cpu")), HostClock)
+    clock: Any = clock_for(torch.device("cuda", 1))
+    assert isinstance(clock, CudaClock)
+    clock.reserve(3)
+    timeline = Timeline(clock)
+    for name in (STEP, "forward", STEP):
+        timeline(name)
+    assert Event.made == 3
+    assert timeline.times().window_seconds == 0.5
+    timeline.end()
+    assert Event.made == 4, "one more than was reserved"
+    assert timeline.times().step_seconds == [0.5, 0.25]

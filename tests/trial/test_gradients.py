@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
+from harness.techniques.precision import Precision
+from harness.trial import gradients
 from harness.trial.corpus import prepare
-from harness.trial.gradients import _rows, _summed, first_parts, relative_error
+from harness.trial.gradients import _rows, _summed, capture, exact_fp32, first_parts, relative_error
 from harness.trial.model import make_config, make_model
 from harness.trial.outcome import Outcome
 from harness.trial.ranks import Ranks
@@ -77,3 +81,47 @@ def test_a_round_that_does_not_look_says_so() -> None:
     result = run_trial()
     assert "gradient_check" not in result.measured
     assert result.missing["gradient_check"] == "it is compared once a cell, in the first of its rounds that ends ok"
+
+
+def test_a_captured_gradient_is_unscaled_and_a_copy() -> None:
+    model = torch.nn.Linear(2, 1, bias=False)
+    model.weight.grad = torch.tensor([[8.0, 16.0]])
+    run: Any = SimpleNamespace(scaler=SimpleNamespace(get_scale=lambda: 8.0), plain_model=model)
+    assert capture(run)["weight"].tolist() == [[1.0, 2.0]]
+    assert model.weight.grad.tolist() == [[8.0, 16.0]], "the optimizer's step finds it as it was"
+
+
+def test_a_gradient_that_is_missing_counts_as_zero_and_not_as_right() -> None:
+    ones, twos = torch.ones(4), torch.full((4,), 2.0)
+    assert relative_error({}, {"w": ones}) == 1.0
+    assert relative_error({"v": twos}, {"v": twos, "w": ones}) == pytest.approx((4 / 20) ** 0.5)
+    assert relative_error({"w": twos}, {"w": ones}) == 1.0
+
+
+def test_exact_products_are_those_of_the_block_alone() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        with exact_fp32():
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_the_reference_is_multiplied_in_full_fp32_whatever_the_cell_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In TF32 it would be as wrong as what it judges (transformers#15026)."""
+    seen: list[tuple[torch.dtype, str]] = []
+    plain, chosen = gradients._gradient, Precision.apply
+
+    def noted(run: Any, parts: Any, *, dtype: torch.dtype, **rest: Any) -> Any:
+        seen.append((dtype, torch.get_float32_matmul_precision()))
+        return plain(run, parts, dtype=dtype, **rest)
+
+    def with_tf32(self: Precision, cell: Any, run: Any) -> None:
+        chosen(self, cell, run)
+        torch.set_float32_matmul_precision("high")
+
+    monkeypatch.setattr(gradients, "_gradient", noted)
+    monkeypatch.setattr(Precision, "apply", with_tf32)
+    assert run_trial(precision="bf16", gradient_check=True).outcome is Outcome.OK
+    assert seen == [(torch.float32, "highest"), (torch.bfloat16, "high")]

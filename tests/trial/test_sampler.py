@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -80,6 +81,19 @@ def test_two_devices_add_their_energy_and_average_their_utilisation() -> None:
     assert figures.energy_joules == pytest.approx(1200.0)
     assert figures.utilisation == pytest.approx(0.75)
     assert figures.peak_device_bytes == 2 * GIB, "the device that held most, not the sum"
+
+
+def test_power_and_energy_of_a_trial_are_those_of_all_its_devices_or_none() -> None:
+    telling, without_counter, silent = (
+        samples_of(*(a_reading(at, **changes) for at in (0.0, 1.0, 2.0)))
+        for changes in ({}, {"energy_joules": None}, {"energy_joules": None, "power_watts": None})
+    )
+    both = device_figures([telling, telling], (0.5, 1.5))
+    assert (both.energy_joules, both.power_watts) == (pytest.approx(1200.0), pytest.approx(1200.0))
+    one_counter = device_figures([telling, without_counter], (0.5, 1.5))
+    assert one_counter.energy_joules is None, "that of one device is not that of the trial"
+    assert one_counter.power_watts == pytest.approx(1200.0), "by the power readings of both"
+    assert device_figures([telling, silent], (0.5, 1.5)).power_watts is None
 
 
 def test_memory_is_that_of_our_processes_where_they_can_be_matched() -> None:
@@ -166,12 +180,19 @@ class CountingMeter:
         self.looks += 1
         return a_reading(time.monotonic(), used_bytes=self.looks, processes=self.pids)
 
+    def wait_for_looks(self, count: int) -> None:
+        """Until so many more have begun: a busy machine takes its time."""
+        until, wanted = time.monotonic() + 60, self.looks + count
+        while self.looks < wanted:
+            assert time.monotonic() < until, "nobody looks"
+            time.sleep(0.005)
+
 
 def test_the_sampler_looks_before_and_during_a_trial_and_not_after() -> None:
     meter = CountingMeter({})
     sampler = Sampler([meter], interval_seconds=0.01)
     sampler.begin()
-    time.sleep(0.2)
+    meter.wait_for_looks(3)
     (samples,) = sampler.end()
     looks = meter.looks
     time.sleep(0.05)
@@ -187,10 +208,11 @@ def test_processes_in_a_ranks_group_are_ours() -> None:
     assert rank.stdout is not None
     below = int(rank.stdout.readline())
     try:
-        sampler = Sampler([CountingMeter({rank.pid: GIB, below: GIB, 1: GIB})], interval_seconds=0.01)
+        meter = CountingMeter({rank.pid: GIB, below: GIB, 1: GIB})
+        sampler = Sampler([meter], interval_seconds=0.01)
         sampler.begin()
         sampler.follow((rank.pid,))
-        time.sleep(0.1)
+        meter.wait_for_looks(1)
         (samples,) = sampler.end()
         assert samples.ours == {rank.pid, below}
         assert samples.foreign() == [{"pid": 1, "bytes": GIB}]
@@ -199,16 +221,36 @@ def test_processes_in_a_ranks_group_are_ours() -> None:
         rank.wait()
 
 
+class SlowMeter(CountingMeter):
+    """Its second look, the first in the background, sees what is there and comes back only when it is told to."""
+
+    def __init__(self, pids: Mapping[int, int | None]) -> None:
+        super().__init__(pids)
+        self.has_seen, self.may_end = threading.Event(), threading.Event()
+
+    def read(self) -> Reading:
+        reading = super().read()
+        if reading.used_bytes == 2:
+            self.has_seen.set()
+            assert self.may_end.wait(60)
+        return reading
+
+
 def test_what_tried_the_device_before_the_trial_existed_is_no_neighbour() -> None:
-    """A run's first trial waits for the helper, which computes on the device in a process of its own."""
-    meter = CountingMeter({THEIRS: GIB})
+    """A run's first trial waits for the helper, which computes on the device in a process of its own. A look that saw
+    it and ends once the trial exists came to stand among the trial's own."""
+    meter = SlowMeter({THEIRS: GIB})
     sampler = Sampler([meter], interval_seconds=0.01)
     sampler.begin()
-    time.sleep(0.05)
+    assert meter.has_seen.wait(60)
     meter.pids = {}
-    sampler.follow((OURS,))
+    followed = threading.Thread(target=sampler.follow, args=((OURS,),))
+    followed.start()
+    followed.join(0.2)
+    meter.may_end.set()
+    followed.join()
     meter.pids = {OURS: 2 * GIB}
-    time.sleep(0.05)
+    meter.wait_for_looks(1)
     (samples,) = sampler.end()
     assert samples.foreign() == []
     assert samples.before is not None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from harness.techniques.optimizer import Optimizer
-from harness.trial.clock import Timeline, clock_for
+from harness.trial.clock import HostClock, Timeline, clock_for
 from harness.trial.kinds import attention_only
+from harness.trial.kinds import repeat as repeating
 from harness.trial.outcome import Outcome
 from harness.trial.profile import Profile, Span
+from harness.trial.training import TrainingRun
 from tests.training import run_trial
 
 
@@ -44,10 +47,32 @@ def test_one_layer_of_attention_by_its_own_kernel(model: str, attention: str, ke
     figures = result.measured["figures"]
     assert result.outcome is Outcome.OK
     assert list(result.evidence["attention"]["facts"]["kernels"]) == kernels
-    assert 0 < figures["forward_seconds"] + figures["backward_seconds"] <= figures["layer_seconds"]
     assert result.measured["tokens_per_second"] == pytest.approx(128 / figures["layer_seconds"])
     assert figures["busy_seconds"] == figures["layer_seconds"]
     assert "peak_allocated_bytes" in result.missing
+
+
+def test_a_layer_of_attention_is_timed_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that stands still but for a second in each forward and two in each backward."""
+    called_with, plain, now = attention_only.called_with, torch.Tensor.backward, [0.0]
+
+    def take(seconds: float) -> None:
+        now[0] += seconds
+
+    def called_slowly(trial: TrainingRun) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+        layer, positional, named = called_with(trial)
+        layer.register_forward_pre_hook(lambda *_: take(1.0))
+        return layer, positional, named
+
+    monkeypatch.setattr(attention_only, "called_with", called_slowly)
+    monkeypatch.setattr(torch.Tensor, "backward", lambda tensor, *rest: (take(2.0), plain(tensor, *rest))[1])
+    monkeypatch.setattr(repeating, "clock_for", lambda device: HostClock(read=lambda: now[0]))
+    result = run_trial("attention-only", attention="eager", steps=3)
+    assert result.outcome is Outcome.OK, result.reason
+    figures = result.measured["figures"]
+    assert (figures["forward_seconds"], figures["backward_seconds"], figures["layer_seconds"]) == (1.0, 2.0, 3.0)
+    assert result.measured["step_seconds"] == [3.0] * 3
+    assert result.measured["tokens_per_second"] == pytest.approx(128 / 3.0)
 
 
 def test_on_a_gpu_a_layer_is_busy_for_as_long_as_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,41 @@
+"""A record of what was planned, what the trial said of itself and what was seen of it from outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.results.assemble import Circumstances, Try, record_of
+from harness.results.record import Record
+from harness.trial.device import DeviceFigures
+from harness.trial.launch import Finished
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.results.plans import a_block, a_plan
+
+CIRCUMSTANCES = Circumstances(scale="full", fingerprint="f" * 16, environment={})
+
+
+def assembled(result: TrialResult, device: DeviceFigures | None = None, *, warnings: tuple[str, ...] = ()) -> Record:
+    """The record of a trial that ended ok."""
+    trial = a_plan(a_block(rounds=1)).trials[0]
+    finished = Finished(outcome=Outcome.OK, reason="", result=result, warnings=warnings, started=0.0, wall_seconds=2.0)
+    at = Try(attempt=1, started_at="2026-03-01T09:00:00.000+00:00")
+    return record_of(trial, finished, device or DeviceFigures(), at=at, circumstances=CIRCUMSTANCES)
+
+
+def test_what_the_parent_warns_of_stands_after_the_trials_own_warnings() -> None:
+    result = TrialResult(outcome=Outcome.OK, warnings=["the loss is not finite"])
+    record = assembled(result, warnings=("a process of it outlived its rank",))
+    assert record.warnings == ["the loss is not finite", "a process of it outlived its rank"]
+
+
+@pytest.mark.parametrize(
+    ("watts", "speed", "joules"), [(400.0, 1000.0, 0.4), (None, 1000.0, None), (400.0, None, None), (400.0, 0.0, None)]
+)
+def test_energy_of_a_token_is_the_mean_power_over_the_tokens_of_a_second(
+    watts: float | None, speed: float | None, joules: float | None
+) -> None:
+    """1200 J in a window of 3 s, 1000 tokens/s: 400 W over 1000, whatever the window lasted."""
+    result = TrialResult(outcome=Outcome.OK, measured={"tokens_per_second": speed})
+    record = assembled(result, DeviceFigures(energy_joules=1200.0, power_watts=watts))
+    assert record.energy_joules_per_token == (None if joules is None else pytest.approx(joules))

@@ -1,0 +1,60 @@
+"""What the result of a training trial is made of: all of its ranks, and what its window and its warm-up gave."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.techniques.registry import techniques
+from harness.trial import memory
+from harness.trial.clock import Times
+from harness.trial.kinds import training as kind
+from harness.trial.measure import Measured, measure
+from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks
+from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun, build
+from tests.training import cell, cpu, run_trial, spec_of
+
+
+def test_a_job_is_as_fast_as_its_slowest_rank_and_as_large_as_its_fullest(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = TrainingRun(spec_of(), Ranks(), cpu())
+    build(run, techniques())
+    measured = measure(run)
+    total = run.parameter_counts["total"]
+    everyone = [
+        {"rank": 0, "window_seconds": 2.0, "tokens": 100, "samples": 10, "useful_tokens": 80, "losses": [1.0, 3.0],
+         "peak_host_bytes": 7, "model_state_bytes": {"before_step": 10.0 * total, "after_step": 8.0 * total}},
+        {"rank": 1, "window_seconds": 4.0, "tokens": 300, "samples": 30, "useful_tokens": 120, "losses": [3.0, 5.0],
+         "peak_host_bytes": 9, "model_state_bytes": {"before_step": 20.0 * total, "after_step": 6.0 * total}},
+        {"rank": 2, "window_seconds": 3.0, "tokens": 0, "samples": 0, "useful_tokens": 0, "losses": [],
+         "peak_host_bytes": 8, "model_state_bytes": {"before_step": 1.0 * total, "after_step": 1.0 * total}},
+    ]  # fmt: skip
+    monkeypatch.setattr(kind.group, "gather", lambda mine, ranks: everyone)
+    result = TrialResult(outcome=Outcome.OK)
+    kind.fill_result(run, measured, result)
+    figures = result.measured["figures"]
+    assert (result.measured["tokens_per_second"], result.measured["samples_per_second"]) == (100.0, 10.0)
+    assert (figures["useful_tokens_per_second"], figures["useful_share"]) == (50.0, 0.5)
+    assert result.measured["losses"] == [2.0, 4.0], "the mean of the ranks that have one"
+    assert result.measured["peak_host_bytes"] == 9
+    assert (figures["bytes_per_parameter"], figures["bytes_per_parameter_after_step"]) == (20.0, 8.0)
+
+
+def test_compilation_is_what_warm_up_takes_beyond_as_many_steps_of_the_window() -> None:
+    times = Times(step_seconds=[0.5] * 4, window_seconds=2.0, phases={})
+    measured = Measured(times=times, warmup_seconds=[10.5, 0.4, 0.75])
+    compiled, plain = (SimpleNamespace(cell=cell(compile=each)) for each in ("default", "off"))
+    assert kind._compile_seconds(compiled, measured) == pytest.approx(10.25)  # type: ignore[arg-type]
+    assert kind._compile_seconds(plain, measured) is None  # type: ignore[arg-type]
+
+
+def test_retries_of_the_allocator_are_those_of_the_window_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warm-up, which allocates most, had five of seven."""
+    readings: Any = iter([5, 7])
+    monkeypatch.setattr(memory, "allocator_retries", lambda device: next(readings))
+    result = run_trial()
+    assert result.measured["figures"]["allocator_retries"] == 2
+    assert "the allocator had to empty its cache 2 times inside the window" in result.warnings
