@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,40 @@ def test_a_file_that_holds_no_trials(folder: Path, name: str, content: str, said
     assert said.err.startswith(f"error: {name}:")
     assert said_so in said.err
     assert sorted(path.name for path in folder.iterdir()) == sorted(["matrix.yaml", name])
+
+
+@pytest.mark.parametrize("command", [["report"], ["judge"], ["export", "--to", "x.jsonl"], ["import"], ["compare"]])
+def test_a_store_without_a_trial_is_an_error(stored: Path, command: list[str]) -> None:
+    """It gave an empty report, an empty file that could not be read back, and a comparison with an unknown device."""
+    with Store.open(stored / "none.sqlite", writable=True):
+        pass
+    (stored / "none.sqlite.lock").unlink(missing_ok=True)
+    before = sorted(path.name for path in stored.iterdir())
+    said = claimbench(command[0], "none.sqlite", *command[1:],
+                      *(["results.sqlite"] if command == ["compare"] else []), cwd=stored)  # fmt: skip
+    assert said.code == 2
+    assert said.err == (
+        "error: none.sqlite: it is empty: there is no trial in it; give another, or make some with `claimbench run`\n"
+    )
+    assert sorted(path.name for path in stored.iterdir()) == before
+
+
+def test_a_comparison_needs_a_cell_on_both_sides(stored: Path) -> None:
+    """All that is there was run again, or saved benchmarks are none."""
+    with Store.open(stored / "old.sqlite", writable=True) as store:
+        store.add_all(replace(each, superseded=True) for each in precision_records())
+    (stored / "none.json").write_text('{"benchmarks": [], "machine_info": {}, "version": "5.0"}', encoding="utf-8")
+    for name in ("old.sqlite", "none.json"):
+        said = claimbench("compare", name, "results.sqlite", cwd=stored)
+        assert said.code == 2
+        assert said.err.startswith(f"error: {name}: there is no cell in it to compare; ")
+
+
+def test_a_run_that_stored_nothing_has_no_report(folder: Path) -> None:
+    said = claimbench("run", "--device", "cpu", "--time-budget", "0.001s", cwd=folder)
+    assert said.code == 0
+    assert "no report: results.sqlite holds no trial yet" in said.out
+    assert not (folder / "reports").exists()
 
 
 def test_judging_without_claims_is_an_error(stored: Path) -> None:
