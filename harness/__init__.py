@@ -130,9 +130,9 @@ def read_matrix(matrix: Path | str = "matrix.yaml") -> Matrix:
     """
     from harness.experiment.matrix import read_matrix as read_checked
     from harness.techniques.registry import axis_table
-    from harness.trial.kinds import ALONE, KINDS
+    from harness.trial.kinds import ALONE, KINDS, OPTIONS
 
-    return read_checked(matrix, axis_table(), KINDS, ALONE)
+    return read_checked(matrix, axis_table(), KINDS, ALONE, OPTIONS)
 
 
 def read_claims(claims: Path | str | Claims | None = None) -> Claims:
