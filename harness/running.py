@@ -56,7 +56,7 @@ def run(
 ) -> None:
     """Run what the store lacks of a matrix, then write the report."""
     from harness.report.progress import progress
-    from harness.report.terminal import console
+    from harness.report.terminal import console, scale_note, write_lines
     from harness.results.collect import Options
     from harness.trial.outcome import Outcome
 
@@ -80,6 +80,7 @@ def run(
         retries=planned.retries if retries is None else retries,
         retry=frozenset(Outcome(word) for word in retry.split(",") if word),
     )  # fmt: skip
+    write_lines(scale_note(planned))
     with progress(console()) as on_event:
         summary = harness.run(
             planned, store, launcher=where, options=how, on_event=on_event, arguments=sys.argv[1:]

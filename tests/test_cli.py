@@ -150,6 +150,7 @@ def test_a_run_that_stored_nothing_has_no_report(folder: Path) -> None:
     said = claimbench("run", "--device", "cpu", "--time-budget", "0.001s", cwd=folder)
     assert said.code == 0
     assert "no report: results.sqlite holds no trial yet" in said.out
+    assert said.out.startswith("smoke scale: sizes are cut down and ")
     assert not (folder / "reports").exists()
 
 
@@ -346,6 +347,17 @@ def test_report_draws_as_many_figures_as_asked_for(stored: Path) -> None:
 
     assert claimbench("report", "--figures", "1", cwd=stored).code == 0
     assert sorted(file.suffix for file in (written / "figures").iterdir()) == [".png", ".svg"]
+
+
+@pytest.mark.parametrize("option", [(), ("--trials",)])
+def test_a_plan_says_what_the_smoke_scale_does(folder: Path, option: tuple[str, ...]) -> None:
+    small = claimbench("plan", *option, "--scale", "smoke", cwd=folder).out.splitlines()
+    whole = claimbench("plan", *option, "--scale", "full", cwd=folder).out.splitlines()
+    assert small[1] == (
+        "smoke scale: sizes are cut down and every model but a training step of your own is 'tiny', to show that the "
+        "cells run; --scale full runs the matrix itself"
+    )
+    assert not any("smoke" in line for line in whole)
 
 
 def test_plan_shows_every_trial_in_its_order(folder: Path) -> None:

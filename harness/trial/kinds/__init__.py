@@ -14,6 +14,7 @@ from harness.environment import Environment
 from harness.errors import InputError, suggestion
 from harness.experiment.cell import Cell
 from harness.experiment.kind_options import KindOptions, Option
+from harness.experiment.workloads import is_step
 from harness.techniques import registry
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Kind:
     """What a study can tell it, beside `COMMON`."""
     alone: bool = False
     """Its studies need no cells beside their baseline."""
+    own_step: bool = False
+    """It can be done with a training step of the user's own: the others build their model or data themselves."""
 
 
 #: Of every kind.
@@ -50,7 +53,7 @@ _TRAINING = (
 _LEVELS = ("O0", "O1", "O2", "O3")
 
 KINDS: dict[str, Kind] = {
-    "training": Kind(module="training", does="train for a window of steps", figures=_TRAINING),
+    "training": Kind(module="training", does="train for a window of steps", figures=_TRAINING, own_step=True),
     "loader-only": Kind(
         module="loader_only", does="draw batches from the loader and do nothing with them",
         figures=("batches", "first_batch_seconds"), options={"seconds": Option(maximum=86_400)},
@@ -66,7 +69,7 @@ KINDS: dict[str, Kind] = {
     "copy-only": Kind(
         module="copy_only", does="copies from the host to the device",
         figures=("batch_copy_seconds", "copy_seconds", "gigabytes_per_second", "host_seconds"),
-        options={"mebibytes": Option(number=int, minimum=1, maximum=1 << 16)},
+        options={"mebibytes": Option(number=int, minimum=1, maximum=1 << 16)}, own_step=True,
     ),
     "epoch-turnaround": Kind(
         module="epoch_turnaround", does="from the end of an epoch to the start of the next",
@@ -82,7 +85,7 @@ KINDS: dict[str, Kind] = {
     "samples-metric": Kind(
         module="samples_metric", does="steps over elapsed time beside samples a second",
         figures=(*_TRAINING, "reported_over_true", "reported_samples_per_second", "true_samples_per_second"),
-        alone=True,
+        alone=True, own_step=True,
     ),
     "flash-by-import": Kind(
         module="flash_by_import", does="the attention in use before and after an import",
@@ -114,12 +117,12 @@ KINDS: dict[str, Kind] = {
         module="resume", does="a run of a small matrix, killed and started again",
         figures=("complete", "second_run_status", "stored_when_killed", "trials_doubled", "trials_lost",
                  "trials_planned"),
-        alone=True,
+        alone=True, own_step=True,
     ),
     "opt-levels": Kind(
         module="opt_levels", does="training at each of apex's levels",
         figures=("fastest_level", "levels_available", *(f"{level}_tokens_per_second" for level in _LEVELS)),
-        options={"levels": Option(words=_LEVELS)}, alone=True,
+        options={"levels": Option(words=_LEVELS)}, alone=True, own_step=True,
     ),
     "apex-fused": Kind(
         module="apex_fused", does="apex's fused optimizer beside torch's",
@@ -165,6 +168,8 @@ def figures_of(kinds: Iterable[str]) -> frozenset[str]:
 
 def refusal(environment: Environment, cell: Cell, kind: str) -> str | None:
     """Why a cell of a kind cannot run here, with the remedy, or None."""
+    if is_step(cell.workload.model) and kind in KINDS and not KINDS[kind].own_step:
+        return f"kind {kind} builds its model itself; give its study a workload with a built-in model or a config.json"
     if kind in _PACKAGES:
         package, reason = _PACKAGES[kind]
         if not environment.has(package):
