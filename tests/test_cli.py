@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 import typer
 
 from harness import options
+from harness.results.events import OnEvent, RunPlanned
 from harness.results.load import read_records
 from harness.results.record import Record
 from harness.results.store import Store
@@ -506,3 +510,24 @@ def test_ctrl_c_ends_after_the_trial_that_runs_and_says_how_to_go_on(folder: Pat
     assert sorted((record.round, record.arm) for record in judged if record.outcome is Outcome.OK) == [
         (number, arm) for number in (1, 2, 3) for arm in ("baseline", "control", "optimizer=for-loop")
     ]
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("command", [
+    ("run", "--study", "optimizer"),
+    ("check", "checkpointing=full vs off >= 10% slower", "--workload", "tiny"),
+])  # fmt: skip
+def test_what_is_stopped_before_its_first_trial_has_no_report_and_no_error(
+    folder: Path, one_zygote: None, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    @contextmanager
+    def stopping(_: object) -> Iterator[OnEvent]:
+        """Ctrl-C as soon as the run says what it will do."""
+        yield lambda event: os.kill(os.getpid(), signal.SIGINT) if isinstance(event, RunPlanned) else None
+
+    monkeypatch.setattr("harness.report.progress.progress", stopping)
+    said = claimbench(*command, "--device", "cpu", cwd=folder)
+    assert said.code == 130
+    assert "report: none: no trial ended" in said.out or "no report: results.sqlite holds no trial yet" in said.out
+    assert "error" not in said.err
+    assert not (folder / "reports").exists()
