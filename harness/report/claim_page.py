@@ -185,7 +185,8 @@ def _comparison(claim: Claim, metric: Metric | None, verdict: Verdict, primary: 
         return f"{', '.join(entry.title for entry in claim.order)}: each on its own best cell{where}"
     cells = " and ".join(show_settings(cell) for cell in (claim.cell, *claim.also))
     baseline = show_settings(claim.baseline)
-    point = f" at {formats.settings(verdict.sweep)}" if verdict.sweep else ""
+    at = {**claim.at, **verdict.sweep}  # in the order of the claim
+    point = f" at {formats.settings(at)}" if at else ""
     if counts := verdict.details.get("state"):  # a limit stands on every number of devices that was measured
         point = f" at devices={', '.join(counts)}"
     view = f", {claim.view} memory" if metric and metric.uses_view else ""
