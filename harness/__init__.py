@@ -8,16 +8,17 @@
 
     answer = harness.check("compile=default vs off >= 1.3x", "my.py:build")     # one sentence, on a step of your own
 
-A path to trials is a store, a file of JSON lines (plain or gzip), or a folder of them. Importing this module imports
-nothing else: each function brings what it needs.
+A path to trials is a store, a file of JSON lines (plain or gzip), or a folder of them; one alone needs no list around
+it, nor does the name of one study. Importing this module imports nothing else: each function brings what it needs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from harness.version import VERSION
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from harness.results.record import Record
     from harness.trial.custom import TrainingStep as TrainingStep
 
+    #: One path, several, or records.
+    Trials = Path | str | Iterable[Path | str] | Sequence[Record]
+
 __all__ = [
     "TrainingStep", "check", "judge", "load", "machine", "plan", "read", "read_claims", "read_matrix", "render", "run",
 ]  # fmt: skip
@@ -43,6 +47,7 @@ __version__ = VERSION
 
 Device = Literal["auto", "cuda", "cpu"]
 Scale = Literal["auto", "full", "smoke"]
+Isolation = Literal["zygote", "spawn"]
 
 
 def machine(device: Device = "auto") -> Environment:
@@ -50,7 +55,9 @@ def machine(device: Device = "auto") -> Environment:
 
     Raises:
         EnvironmentProblem: `cuda` was asked for and there is no GPU.
+        InputError: `device` is another word.
     """
+    _one_of("device", device, get_args(Device))
     from dataclasses import replace
 
     from harness.environment import detect
@@ -96,8 +103,14 @@ def check(
 
     Raises:
         SentenceError, WorkloadError: the question cannot be asked; nothing was launched.
+        InputError: a number or a word that the command line would not take either.
         LaunchError, StoreError: as for `run`.
     """
+    from harness.experiment.study import FEWEST_ROUNDS
+
+    _at_least("rounds", rounds, FEWEST_ROUNDS)
+    _some_time("budget_seconds", budget_seconds)
+    _some_time("wall_limit_seconds", wall_limit_seconds)
     from harness.checking.check import check as run_check
     from harness.checking.question import ask
 
@@ -117,9 +130,9 @@ def read_matrix(matrix: Path | str = "matrix.yaml") -> Matrix:
     """
     from harness.experiment.matrix import read_matrix as read_checked
     from harness.techniques.registry import axis_table
-    from harness.trial.kinds import ALONE, KINDS
+    from harness.trial.kinds import ALONE, KINDS, OPTIONS
 
-    return read_checked(matrix, axis_table(), KINDS, ALONE)
+    return read_checked(matrix, axis_table(), KINDS, ALONE, OPTIONS)
 
 
 def read_claims(claims: Path | str | Claims | None = None) -> Claims:
@@ -145,7 +158,7 @@ def read_claims(claims: Path | str | Claims | None = None) -> Claims:
 def plan(
     matrix: Path | str = "matrix.yaml",
     *,
-    studies: Sequence[str] = (),
+    studies: str | Iterable[str] = (),
     rounds: int | None = None,
     scale: Scale = "auto",
     environment: Environment | None = None,
@@ -155,7 +168,7 @@ def plan(
 
     Args:
         matrix: a YAML file.
-        studies: names of studies; none: all of them.
+        studies: the name of a study, or several; none: all of them.
         rounds: in place of the rounds that the matrix states.
         scale: `full`, `smoke`, or `auto`: full where there is a GPU.
         environment: the machine to plan for; None: this one.
@@ -163,12 +176,14 @@ def plan(
 
     Raises:
         MatrixError: the matrix is wrong, with file, line, column and a suggestion.
+        InputError: `scale` is another word.
     """
     from harness.experiment.plan import make_plan
     from harness.trial.kinds import refusal
 
+    _one_of("scale", scale, get_args(Scale))
     here = environment or machine()
-    asked = read_matrix(matrix).only(studies)
+    asked = read_matrix(matrix).only(_several(studies))
     if rounds is not None:
         asked = asked.with_rounds(rounds)
     chosen = scale if scale != "auto" else "full" if here.has_gpu else "smoke"
@@ -180,7 +195,7 @@ def run(
     store: Path | str = "results.sqlite",
     *,
     environment: Environment | None = None,
-    isolation: Literal["zygote", "spawn"] = "zygote",
+    isolation: Isolation = "zygote",
     launcher: Launcher | None = None,
     options: Options | None = None,
     on_event: OnEvent = lambda event: None,
@@ -200,6 +215,7 @@ def run(
         arguments: the command line, kept in the store.
 
     Raises:
+        InputError: `isolation` or an option is none that there is; nothing was launched.
         WorkloadError: data that cannot be prepared; nothing was launched.
         LaunchError: no trial process can be started.
         StoreError: the store cannot be written, or another run holds it.
@@ -208,8 +224,13 @@ def run(
     from harness.results.launchers import ThisMachine
     from harness.results.store import Store
 
+    _one_of("isolation", isolation, get_args(Isolation))
+    how = options or Options(retries=plan.retries)
+    _at_least("retries", how.retries, 0)
+    _some_time("time_budget_seconds", how.time_budget_seconds)
+    _some_time("wall_limit_seconds", how.wall_limit_seconds)
     chosen = launcher or ThisMachine(environment=environment or machine(), isolation=isolation)
-    plan, how = chosen.prepared(plan), options or Options(retries=plan.retries)
+    plan = chosen.prepared(plan)
     text = Path(plan.matrix_file).read_text(encoding="utf-8")
     with Store.open(store, writable=True) as kept, chosen.carrier(plan, kept, how) as carrier:
         number = kept.begin_run(
@@ -221,20 +242,21 @@ def run(
     return summary
 
 
-def read(paths: Iterable[Path | str]) -> list[Record]:
-    """The trials at all of the paths.
+def read(paths: Path | str | Iterable[Path | str]) -> list[Record]:
+    """The trials at a path, or at all of several.
 
     Raises:
-        RecordsError: nothing is there, or a line is no record.
+        RecordsError: nothing is there, no trial is in it, or a line is no record; or no path was given.
         StoreError: a store is damaged, or of a newer version.
     """
-    from harness.results.load import read_records
-
-    return [record for path in paths for record in read_records(path)]
+    return _records(paths)
 
 
 def load(path: Path | str) -> pd.DataFrame:
     """The trials at a path, a row per trial; columns are the fields of a record (`docs/concepts.md`).
+
+    Fields that are mappings are a column for each of their names: `cell.attention`, `sweep.sequence_length`,
+    `phases.forward`, `figures.predicted_bytes`, `evidence.compile` (a fact in a word). `device` is a column too.
 
     Raises:
         RecordsError, StoreError: as for `read`.
@@ -244,11 +266,11 @@ def load(path: Path | str) -> pd.DataFrame:
     return load_frame(path)
 
 
-def judge(trials: Iterable[Path | str] | Sequence[Record], claims: Path | str | Claims | None = None) -> Judgement:
+def judge(trials: Trials, claims: Path | str | Claims | None = None) -> Judgement:
     """What the trials say of each claim.
 
     Args:
-        trials: paths to trials, or records.
+        trials: a path to trials, several, or records; one at least.
         claims: a claims file; None: `claims.yaml` of the working folder, and no claims where there is none.
 
     Raises:
@@ -261,18 +283,18 @@ def judge(trials: Iterable[Path | str] | Sequence[Record], claims: Path | str | 
 
 
 def render(
-    trials: Iterable[Path | str] | Sequence[Record],
+    trials: Trials,
     output: Path | str | None = None,
     *,
     claims: Path | str | Claims | None = None,
     figures: int | None = None,
     name: str = "",
-    sources: Sequence[Path | str] = (),
+    sources: Path | str | Iterable[Path | str] = (),
 ) -> Path:
     """Judge the trials and write the report on them: `report.html`, `report.md`, tables and figures.
 
     Args:
-        trials: paths to trials, or records.
+        trials: a path to trials, several, or records; one at least.
         output: the folder to write to; its name is the report's. None: `reports/` and `name`, with a number behind it
             where that folder holds something else than the report on these trials.
         claims: as for `judge`.
@@ -285,6 +307,7 @@ def render(
 
     Raises:
         EnvironmentProblem: the folder cannot be written.
+        InputError: a number of figures below 0.
         ClaimsError, RecordsError, StoreError: as for `judge`.
     """
     from harness.report import render_report
@@ -292,8 +315,9 @@ def render(
     from harness.report.folder import free_folder, note_sources
     from harness.results import collector
 
-    given = list(trials)
-    sources = sources or [each for each in given if isinstance(each, Path | str)]
+    _at_least("figures", figures, 0)
+    given = _several(trials)
+    sources = _several(sources) or [each for each in given if isinstance(each, Path | str)]
     folder = Path(output or free_folder(name or _name(given[0] if given else "results"), sources))
     studio = Studio()
     with collector.paused(), nullcontext() if figures == 0 else studio:
@@ -310,7 +334,56 @@ def _name(first: Path | str | Record) -> str:
     return Path(first).resolve().name.partition(".")[0] if isinstance(first, Path | str) else "results"
 
 
-def _records(given: Iterable[Path | str | Record]) -> list[Record]:
-    given = list(given)
-    records = [each for each in given if not isinstance(each, Path | str)]
-    return records or read(each for each in given if isinstance(each, Path | str))
+def _records(trials: Trials) -> list[Record]:
+    """What was given, with the trials at each path in its place.
+
+    Raises:
+        RecordsError: there is none.
+    """
+    from harness.errors import RecordsError
+    from harness.results.load import read_records
+
+    found: list[Record] = []
+    for each in _several(trials):
+        found += read_records(each) if isinstance(each, Path | str) else [each]
+    if not found:
+        raise RecordsError("no trials were given; give a store, JSON lines, or a folder of them")
+    return found
+
+
+def _several(given: Path | str | Iterable[Any]) -> list[Any]:
+    """A list of what was given; a path or a name alone is one, not its letters."""
+    return [given] if isinstance(given, Path | str) else list(given)
+
+
+def _one_of(name: str, value: object, known: Sequence[str]) -> None:
+    """
+    Raises:
+        InputError: `value` is no word that `name` can have.
+    """
+    from harness.errors import InputError
+
+    if value not in known:
+        raise InputError(f"{name}: there is no {value!r}; use {', '.join(known[:-1])} or {known[-1]}")
+
+
+def _at_least(name: str, value: int | None, least: int) -> None:
+    """
+    Raises:
+        InputError: there is a value, and it is less.
+    """
+    from harness.errors import InputError
+
+    if value is not None and value < least:
+        raise InputError(f"{name}: {value} is out of range; use {least} or more")
+
+
+def _some_time(name: str, seconds: float | None) -> None:
+    """
+    Raises:
+        InputError: there is a time, and it is none above 0.
+    """
+    from harness.errors import InputError
+
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InputError(f"{name}: {seconds} is out of range; use seconds above 0")

@@ -62,7 +62,7 @@ def check(
         )  # fmt: skip
     page = harness.render(
         answer.records, output, claims=answer.claims, name=answer.question.study, sources=[store, Path(workload)]
-    )
+    ) if answer.records else "none: no trial ended"  # fmt: skip
     if as_json:
         write_json(words.as_json(answer, str(page)))
         return

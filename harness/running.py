@@ -56,7 +56,7 @@ def run(
 ) -> None:
     """Run what the store lacks of a matrix, then write the report."""
     from harness.report.progress import progress
-    from harness.report.terminal import console
+    from harness.report.terminal import console, scale_note, write_lines
     from harness.results.collect import Options
     from harness.trial.outcome import Outcome
 
@@ -80,15 +80,19 @@ def run(
         retries=planned.retries if retries is None else retries,
         retry=frozenset(Outcome(word) for word in retry.split(",") if word),
     )  # fmt: skip
+    write_lines(scale_note(planned))
     with progress(console()) as on_event:
         summary = harness.run(
             planned, store, launcher=where, options=how, on_event=on_event, arguments=sys.argv[1:]
         )  # fmt: skip
     typer.echo(str(summary))
-    if gpus or gpus_per_node > 1:
+    some = _holds_trials(store)
+    if some and (gpus or gpus_per_node > 1):
         _say_what_sharing_cost(store)
     if report:
-        typer.echo(f"report: {harness.render([store], claims=known)}")
+        typer.echo(
+            f"report: {harness.render(store, claims=known)}" if some else f"no report: {store} holds no trial yet"
+        )
     if summary.interrupted:
         again = shlex.join(["claimbench", *sys.argv[1:]])
         typer.echo(f"stopped; what ran is kept in {store}. To go on: {again}", err=True)
@@ -208,9 +212,17 @@ def _paper_lines(paper: Paper, where: OnCluster) -> list[str]:
     return paper_lines(paper, where.cluster)
 
 
+def _holds_trials(store: Path) -> bool:
+    """Not where a run was stopped before its first trial ended, or had no time for any."""
+    from harness.results.store import Store
+
+    with Store.open(store) as kept:
+        return kept.count() > 0
+
+
 def _say_what_sharing_cost(store: Path) -> None:
     from harness.report.sharing import sentence
 
-    said = sentence(harness.read([store]))
+    said = sentence(harness.read(store))
     if said:
         typer.echo(said)

@@ -16,8 +16,9 @@ from harness.experiment.scale import blocks as blocks_at
 from harness.experiment.study import Role
 from harness.judgement.claims import Claim, Claims
 from harness.judgement.claims_file import read_claims
+from harness.results.load import read_records
 from harness.techniques.registry import axis_table
-from harness.trial.kinds import ALONE, KINDS
+from harness.trial.kinds import ALONE, COMMON, KINDS, OPTIONS, figures_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -148,7 +149,7 @@ EVERY_ID = sorted([*FIGURES, *LIMITS, *ORDERS, *STATEMENTS])
 
 @pytest.fixture(scope="module")
 def matrix() -> Matrix:
-    return read_matrix(ROOT / "matrix.yaml", axis_table(), KINDS, ALONE)
+    return read_matrix(ROOT / "matrix.yaml", axis_table(), KINDS, ALONE, OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +265,24 @@ def test_kinds_are_known_and_described(matrix: Matrix) -> None:
     described = set(re.findall(r"^\| `([a-z-]+)` \|", table.partition("## Kinds and figures")[2], flags=re.MULTILINE))
     assert {study.kind for study in matrix.studies} <= described
     assert set(KINDS) <= described
+
+
+def test_the_options_of_every_kind_are_described_and_no_others() -> None:
+    table = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").partition("## Kinds and figures")[2]
+    rows = {row.split("|")[1].strip(" `"): row for row in table.splitlines() if row.startswith("| `")}
+    told = {
+        kind: set(re.findall(r"`(\w+)`(?=:|,|;| \|)", re.split(r"(?<!\\)\|", rows[kind])[3] + "|")) for kind in KINDS
+    }
+    assert told == {kind: set(OPTIONS[kind]) - set(COMMON) for kind in KINDS}
+    assert all(f"`{name}`" in table for name in COMMON)
+
+
+@pytest.mark.parametrize("evidence", sorted(path.name for path in (ROOT / "reports" / "evidence").iterdir()))
+def test_every_figure_of_the_evidence_is_declared_by_its_kind(evidence: str) -> None:
+    left: dict[str, set[str]] = {}
+    for record in read_records(ROOT / "reports" / "evidence" / evidence):
+        left.setdefault(record.kind, set()).update(record.figures)
+    assert {kind: sorted(names - figures_of([kind])) for kind, names in left.items()} == {kind: [] for kind in left}
 
 
 def test_every_figure_that_a_claim_uses_is_described(claims: Claims) -> None:

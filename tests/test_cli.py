@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 
 from harness import options
+from harness.results.events import OnEvent, RunPlanned
 from harness.results.load import read_records
 from harness.results.record import Record
 from harness.results.store import Store
@@ -116,6 +121,41 @@ def test_a_file_that_holds_no_trials(folder: Path, name: str, content: str, said
     assert said.err.startswith(f"error: {name}:")
     assert said_so in said.err
     assert sorted(path.name for path in folder.iterdir()) == sorted(["matrix.yaml", name])
+
+
+@pytest.mark.parametrize("command", [["report"], ["judge"], ["export", "--to", "x.jsonl"], ["import"], ["compare"]])
+def test_a_store_without_a_trial_is_an_error(stored: Path, command: list[str]) -> None:
+    """It gave an empty report, an empty file that could not be read back, and a comparison with an unknown device."""
+    with Store.open(stored / "none.sqlite", writable=True):
+        pass
+    (stored / "none.sqlite.lock").unlink(missing_ok=True)
+    before = sorted(path.name for path in stored.iterdir())
+    said = claimbench(command[0], "none.sqlite", *command[1:],
+                      *(["results.sqlite"] if command == ["compare"] else []), cwd=stored)  # fmt: skip
+    assert said.code == 2
+    assert said.err == (
+        "error: none.sqlite: it is empty: there is no trial in it; give another, or make some with `claimbench run`\n"
+    )
+    assert sorted(path.name for path in stored.iterdir()) == before
+
+
+def test_a_comparison_needs_a_cell_on_both_sides(stored: Path) -> None:
+    """All that is there was run again, or saved benchmarks are none."""
+    with Store.open(stored / "old.sqlite", writable=True) as store:
+        store.add_all(replace(each, superseded=True) for each in precision_records())
+    (stored / "none.json").write_text('{"benchmarks": [], "machine_info": {}, "version": "5.0"}', encoding="utf-8")
+    for name in ("old.sqlite", "none.json"):
+        said = claimbench("compare", name, "results.sqlite", cwd=stored)
+        assert said.code == 2
+        assert said.err.startswith(f"error: {name}: there is no cell in it to compare; ")
+
+
+def test_a_run_that_stored_nothing_has_no_report(folder: Path) -> None:
+    said = claimbench("run", "--device", "cpu", "--time-budget", "0.001s", cwd=folder)
+    assert said.code == 0
+    assert "no report: results.sqlite holds no trial yet" in said.out
+    assert said.out.startswith("smoke scale: sizes are cut down and ")
+    assert not (folder / "reports").exists()
 
 
 def test_judging_without_claims_is_an_error(stored: Path) -> None:
@@ -313,6 +353,17 @@ def test_report_draws_as_many_figures_as_asked_for(stored: Path) -> None:
     assert sorted(file.suffix for file in (written / "figures").iterdir()) == [".png", ".svg"]
 
 
+@pytest.mark.parametrize("option", [(), ("--trials",)])
+def test_a_plan_says_what_the_smoke_scale_does(folder: Path, option: tuple[str, ...]) -> None:
+    small = claimbench("plan", *option, "--scale", "smoke", cwd=folder).out.splitlines()
+    whole = claimbench("plan", *option, "--scale", "full", cwd=folder).out.splitlines()
+    assert small[1] == (
+        "smoke scale: sizes are cut down and every model but a training step of your own is 'tiny', to show that the "
+        "cells run; --scale full runs the matrix itself"
+    )
+    assert not any("smoke" in line for line in whole)
+
+
 def test_plan_shows_every_trial_in_its_order(folder: Path) -> None:
     said = claimbench("plan", "--trials", "--study", "optimizer", cwd=folder)
 
@@ -459,3 +510,24 @@ def test_ctrl_c_ends_after_the_trial_that_runs_and_says_how_to_go_on(folder: Pat
     assert sorted((record.round, record.arm) for record in judged if record.outcome is Outcome.OK) == [
         (number, arm) for number in (1, 2, 3) for arm in ("baseline", "control", "optimizer=for-loop")
     ]
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("command", [
+    ("run", "--study", "optimizer"),
+    ("check", "checkpointing=full vs off >= 10% slower", "--workload", "tiny"),
+])  # fmt: skip
+def test_what_is_stopped_before_its_first_trial_has_no_report_and_no_error(
+    folder: Path, one_zygote: None, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    @contextmanager
+    def stopping(_: object) -> Iterator[OnEvent]:
+        """Ctrl-C as soon as the run says what it will do."""
+        yield lambda event: os.kill(os.getpid(), signal.SIGINT) if isinstance(event, RunPlanned) else None
+
+    monkeypatch.setattr("harness.report.progress.progress", stopping)
+    said = claimbench(*command, "--device", "cpu", cwd=folder)
+    assert said.code == 130
+    assert "report: none: no trial ended" in said.out or "no report: results.sqlite holds no trial yet" in said.out
+    assert "error" not in said.err
+    assert not (folder / "reports").exists()

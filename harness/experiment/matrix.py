@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.errors import MatrixError, Place, suggestion
 from harness.experiment.axes import AxisTable
 from harness.experiment.designs import blocks_of
+from harness.experiment.kind_options import KindOptions
 from harness.experiment.study import Block, Study
 
 #: What a study's trials do when it does not say.
@@ -65,6 +66,7 @@ def read_matrix(
     axes: AxisTable,
     kinds: Collection[str] = (TRAINING,),
     comparing_nothing: Collection[str] = (),
+    options: KindOptions | None = None,
 ) -> Matrix:
     """Read and check a matrix.
 
@@ -73,6 +75,7 @@ def read_matrix(
         axes: every axis there is.
         kinds: what a study's trials can do.
         comparing_nothing: those of them whose study needs no cell beside its baseline.
+        options: what each of them can be told; one that is not there takes anything.
 
     Raises:
         MatrixError: anything in it is wrong: all of it at once, a line each with file, line and column.
@@ -81,5 +84,7 @@ def read_matrix(
     from harness.experiment.reader import read_document
 
     document = read_document(path, MatrixError)
-    reader = MatrixReader(document, Path(path).parent, axes, kinds=kinds, comparing_nothing=comparing_nothing)
+    reader = MatrixReader(
+        document, Path(path).parent, axes, kinds=kinds, comparing_nothing=comparing_nothing, options=options or {}
+    )
     return Matrix(file=document.file, hash=document.hash, studies=reader.read(), retries=reader.retries)

@@ -12,6 +12,7 @@ from harness.experiment import checks
 from harness.experiment.axes import AxisTable, Setting
 from harness.experiment.cell import Cell, Workload
 from harness.experiment.designs import sweep_points, swept_settings
+from harness.experiment.kind_options import KindOptions, check_options
 from harness.experiment.problems import Problems, shown, validate
 from harness.experiment.reader import Document
 from harness.experiment.schema import MOST_ROUNDS, MatrixShape, StudyShape, WorkloadShape
@@ -42,12 +43,14 @@ class MatrixReader:
         *,
         kinds: Collection[str],
         comparing_nothing: Collection[str],
+        options: KindOptions,
     ) -> None:
         self._content = document.plain()
         self._folder = folder
         self._axes = axes
         self._kinds = kinds
         self._comparing_nothing = comparing_nothing
+        self._options = options
         self._problems = Problems(document, MatrixError)
         self._settings = SettingsReader(axes, self._problems)
         self._baseline: dict[str, Setting] = {}
@@ -168,6 +171,7 @@ class MatrixReader:
         if shape.kind not in self._kinds:
             hint = suggestion(shape.kind[:80], self._kinds)
             self._problems.add(f"unknown kind {shown(shape.kind)}{hint}", [*path, "kind"])
+        check_options(shape.kind, shape.options, self._options, self._problems, [*path, "options"])
         compares = bool(shape.axes or shape.combinations)
         may_be_empty = shape.kind in self._comparing_nothing or shape.kind not in self._kinds
         fewest = 1 if may_be_empty and not compares else FEWEST_ROUNDS

@@ -1,7 +1,7 @@
 """The smoke scale: the same matrix in tiny shapes, for a machine without a GPU. It shows that the cells run.
 
-Kept of a study: its baseline and control, the first cells of its design, the ends of its sweep. Its numbers are never
-presented as if they were measured on a GPU.
+Kept of a study: its baseline and control, the first cells of its design, the ends of its sweep, and a training step of
+the user's own; any other model becomes `tiny`. Its numbers are never presented as if they were measured on a GPU.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ from harness.experiment.cell import Cell
 from harness.experiment.designs import blocks_of
 from harness.experiment.matrix import Matrix
 from harness.experiment.study import Arm, Block, Design, Role, Study
+from harness.experiment.workloads import is_step
 
 FULL, SMOKE = "full", "smoke"
 
 MODEL = "tiny"
+#: What a plan and a run say at their head.
+NOTE = (
+    f"smoke scale: sizes are cut down and every model but a training step of your own is {MODEL!r}, to show that the "
+    "cells run; --scale full runs the matrix itself"
+)
 ROUNDS, WARMUP_STEPS, STEPS = 3, 2, 6
 #: The largest number of an axis. Of several in a study the largest becomes this, the next at most half of it, and on,
 #: so that they stay different and in order.
@@ -106,8 +112,10 @@ def _changed(block: Block, change: Callable[[Cell], Cell]) -> Block:
 
 
 def _small(cell: Cell, smaller: Smaller) -> Cell:
+    """A step of the user's own stays: it reads the sizes in the settings, and is what the run is to show."""
     settings = {axis: smaller.get((axis, value), value) for axis, value in cell.settings.items()}
-    return replace(cell, workload=replace(cell.workload, model=MODEL), settings=settings)
+    workload = cell.workload if is_step(cell.workload.model) else replace(cell.workload, model=MODEL)
+    return replace(cell, workload=workload, settings=settings)
 
 
 def _smaller(full: list[Block]) -> Smaller:

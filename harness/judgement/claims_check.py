@@ -9,8 +9,10 @@ from harness.errors import suggestion
 from harness.experiment.problems import Problems
 from harness.experiment.study import Arm, Block
 from harness.judgement.claims import Claim, Claims, Entry, Settings, show_settings
+from harness.judgement.metrics import FACT, FIGURE_PREFIXES
 from harness.judgement.places import find_arm, fits
 from harness.judgement.sentence import CHECK_STUDY
+from harness.trial.kinds import KINDS, figures_of
 
 Path = list[str | int]
 
@@ -28,6 +30,31 @@ def check_against(claims: Claims, blocks: Sequence[Block], problems: Problems) -
         studies.setdefault(block.study, []).append(block)
     for claim in claims.all():
         _Check(studies=studies, problems=problems, claim=claim).run()
+
+
+def check_figures(claim: Claim, kinds: Mapping[str, str], problems: Problems) -> None:
+    """Note an expected value of what is no figure, and a figure that no trial leaves: none of the kinds of the studies
+    that answer the claim, or, where one of these is not known, none at all. Unknown kinds may leave any.
+
+    Args:
+        kinds: study → kind.
+    """
+    if claim.expect is not None and not (claim.metric or "").startswith(FACT):
+        problems.add(
+            f"an expected value is one of a kind's own figures: give '{FACT}NAME'", ["claims", claim.id, "metric"]
+        )
+    studies = {entry.study or claim.study for entry in claim.order} or {claim.study}
+    asked = {kinds[study] for study in studies} if studies <= kinds.keys() else set(KINDS)
+    if not asked <= KINDS.keys():
+        return
+    known = figures_of(asked)
+    whose = f"kind {' or '.join(sorted(asked))}" if len(asked) < len(KINDS) else "any kind"
+    for index, name in enumerate((claim.metric or "", *claim.shows)):
+        at: Path = ["shows", index - 1] if index else ["metric"]
+        prefix, colon, figure = name.partition(":")
+        if f"{prefix}{colon}" in FIGURE_PREFIXES and not {figure, figure.partition(".")[0]} & known:
+            hint = suggestion(figure, sorted(known), "docs/claims.md")
+            problems.add(f"no trial of {whose} has a figure {figure!r}{hint}", ["claims", claim.id, *at])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from harness.experiment.reader import Document as YamlDocument
 from harness.experiment.reader import read_document
 from harness.experiment.study import Block
 from harness.judgement.claims import Claim, Claims, Document
-from harness.judgement.claims_check import check_against
+from harness.judgement.claims_check import check_against, check_figures
 from harness.judgement.metrics import UnknownMetric, metric_named
 from harness.judgement.sentence import OWN_DOCUMENT, OWN_TITLE
 from harness.judgement.sentence_claims import expanded, has_own_sentences
@@ -31,6 +31,8 @@ def read_claims(path: Path | str, *, blocks: Sequence[Block] | None = None) -> C
     claims = _claims(document, problems)
     problems.raise_if_any()
     _check_names(claims, problems)
+    for claim in claims.all():
+        check_figures(claim, {block.study: block.kind for block in blocks or ()}, problems)
     if blocks is not None:
         check_against(claims, blocks, problems)
     problems.raise_if_any()
@@ -85,7 +87,14 @@ def _check_names(claims: Claims, problems: Problems) -> None:
                     metric_named(name)
             except UnknownMetric as problem:
                 problems.add(str(problem), [*path, *at])
-        for index, other in enumerate(claim.contradicts):
-            if other not in claims.claims:
-                hint = suggestion(other, claims.claims, "`claimbench claims`")
-                problems.add(f"unknown claim {other!r}{hint}", [*path, "contradicts", index])
+        _check_contradictions(claim, claims, problems)
+
+
+def _check_contradictions(claim: Claim, claims: Claims, problems: Problems) -> None:
+    for index, other in enumerate(claim.contradicts):
+        path: list[str | int] = ["claims", claim.id, "contradicts", index]
+        if other == claim.id:
+            problems.add("a claim cannot contradict itself; name another, or remove it", path)
+        elif other not in claims.claims:
+            hint = suggestion(other, claims.claims, "`claimbench claims`")
+            problems.add(f"unknown claim {other!r}{hint}", path)

@@ -51,6 +51,8 @@ def measure_entry(entry: Entry, claim: Claim, metric: Metric, blocks: Sequence[B
         return gain_at(site, metric, claim.view, entry.title) if standing(site, metric) is None else None
 
     here = at_point(same_machine, at)
+    if isinstance(here, Absent):
+        return here
     of_cells = (one_a_point(cell, entry.baseline, here, lambda site: gain(site) is not None) for cell in entry.cells)
     sites = [site for points in of_cells for site in points.values()]
     gains = [found for site in sites if (found := gain(site)) is not None]

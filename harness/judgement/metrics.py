@@ -182,7 +182,8 @@ _SUBJECTS = {
 }  # fmt: skip
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
 #: A kind's own figure, whose name follows the colon: of the cell alone, paired with the baseline's, or saved of it.
-FIGURE_PREFIXES = ("figure:", "figure_ratio:", "figure_inverse:", "figure_saved:")
+FACT = "figure:"
+FIGURE_PREFIXES = (FACT, "figure_ratio:", "figure_inverse:", "figure_saved:")
 #: Units live in names.
 _QUANTITIES = {"_bytes": " memory", "_milliseconds": " time", "_per_second": "/s", "_seconds": " time"}
 _UNITS = {"_bytes": "bytes", "_seconds": "seconds", "_share": "share", "_milliseconds": "ms"}

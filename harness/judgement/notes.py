@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 
 from harness.experiment.cell import Cell, Workload
+from harness.experiment.scale import SMOKE
+from harness.judgement.claims import show_settings
 from harness.judgement.judged import ArmResult, Interval
 from harness.judgement.metrics import METRICS, Metric, Statistic
 from harness.judgement.pairs import computed, pair_key
 from harness.judgement.parity import Demand, demand_of
-from harness.judgement.site import Site, made_how
+from harness.judgement.site import IN_SMOKE, Site, made_how
 from harness.judgement.stats import noise_label, summarise
 from harness.judgement.validity import IDLED
 from harness.judgement.words import measured, rounds
@@ -31,8 +33,14 @@ def notes_on(site: Site, interval: Interval | None, metrics: Sequence[Metric] = 
     judged = metrics or (METRICS["speedup"],)
     timed = any(metric.statistic.has_interval for metric in judged)
     passed = [*_noise(site, judged), *(_waits(site) if interval else []), *_drift(site)] if timed else []
-    return [*_suspect(site), *_control_strays(site), *_older(site), *_dropped(site, interval),
+    return [*_tiny(site), *_suspect(site), *_control_strays(site), *_older(site), *_dropped(site, interval),
             *_elsewhere(site, judged[0]), *_strayed(site), *_gradient_unseen(site, judged), *passed]  # fmt: skip
+
+
+def _tiny(site: Site) -> list[str]:
+    """Sizes of the smoke scale are other ones than those of the matrix, the sweep's too."""
+    point = f" at {show_settings(site.block.sweep)}" if site.block.sweep else ""
+    return [f"judged {IN_SMOKE}{point}"] if site.block.scale == SMOKE else []
 
 
 def _suspect(site: Site) -> list[str]:

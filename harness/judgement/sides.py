@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harness.errors import Place, RecordsError
 from harness.judgement.compare import compare, device_name
 from harness.judgement.judged import ArmResult, BlockResult
 from harness.judgement.words import point
@@ -92,9 +93,16 @@ def read_side(path: Path | str) -> Side:
     """Read one side.
 
     Raises:
-        RecordsError, StoreError: as for `read_records`, or a file of pytest-benchmark's is damaged.
+        RecordsError, StoreError: as for `read_records`, or a file of pytest-benchmark's is damaged, or it has no cell.
     """
-    path = Path(path)
+    side = _read_side(Path(path))
+    if not side.cells:
+        message = "there is no cell in it to compare; give another, or make some with `claimbench run`"
+        raise RecordsError(message, place=Place(file=str(path)))
+    return side
+
+
+def _read_side(path: Path) -> Side:
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.json") if is_benchmark_file(file))
         if files and not any(True for pattern in PATTERNS for _ in path.rglob(pattern)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.experiment.scale import SMOKE
 from harness.experiment.study import FEWEST_ROUNDS
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import ArmResult, BlockResult, Word
@@ -13,6 +14,9 @@ from harness.judgement.places import find_arm, fits
 from harness.judgement.quantities import numeric
 from harness.judgement.validity import on_gpu
 from harness.trial.outcome import Outcome
+
+#: What is said wherever a figure of that scale stands.
+IN_SMOKE = "in the smoke scale (tiny shapes)"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,7 +60,7 @@ def blocks_of(study: str, device: str, blocks: Iterable[BlockResult]) -> list[Bl
     if not usable and not any(ok_count(arm) for block in own for arm in block.arms):
         usable = own  # nothing was measured: why not is the answer
     if not usable:
-        scale = "" if own[0].scale == "full" else " in the smoke scale (tiny shapes)"
+        scale = f" {IN_SMOKE}" if own[0].scale == SMOKE else ""
         reason = f"it was measured on {own[0].device}{scale}; the claim speaks of a GPU at full scale"
         return Absent(word=Word.NOT_COMPARABLE, reason=reason)
     return sorted(usable, key=_worth, reverse=True)
@@ -71,10 +75,15 @@ def machine_of(block: BlockResult) -> tuple[str, str]:
     return block.device, block.scale
 
 
-def at_point(blocks: Sequence[BlockResult], at: Mapping[str, object]) -> list[BlockResult]:
-    """The blocks at a sweep point; in the smoke scale, whose points are others, any of them."""
+def at_point(blocks: Sequence[BlockResult], at: Mapping[str, object]) -> list[BlockResult] | Absent:
+    """The blocks that ran at a sweep point: in the smoke scale points are smaller, and none stands for another."""
     here = [block for block in blocks if fits(block.sweep, at)]
-    return here or [block for block in blocks if block.scale == "smoke"]
+    if here:
+        return here
+    reason = f"study {blocks[0].study!r} was not run at {show_settings(at)}" if blocks else "it was not run"
+    if ran := list(dict.fromkeys(show_settings(block.sweep) for block in blocks if block.scale == SMOKE)):
+        reason += f"; {IN_SMOKE} it ran at {' and at '.join(ran)}"
+    return Absent(word=Word.NOT_RUN, reason=reason)
 
 
 def find(block: BlockResult, changes: Mapping[str, object]) -> ArmResult | None:
@@ -87,8 +96,8 @@ def find(block: BlockResult, changes: Mapping[str, object]) -> ArmResult | None:
 def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
     """The claim's primary cell at its primary point; of several blocks the one of most `worth`."""
     here = at_point(blocks, claim.at)
-    if not here:
-        return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} was not run at {show_settings(claim.at)}")
+    if isinstance(here, Absent):
+        return here
     sites = [site for block in here if (site := site_in(block, claim.cell, claim.baseline)) is not None]
     if not sites:
         lacking = " or ".join(f"{show_settings(each)!r}" for each in (claim.cell, claim.baseline))

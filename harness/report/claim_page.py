@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from harness.experiment.scale import SMOKE
 from harness.judgement.claims import Claim, Claims, show_settings
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, stands_on
 from harness.judgement.metrics import Metric, UnknownMetric, metric_named
+from harness.judgement.site import IN_SMOKE
 from harness.report import formats, proof, tables
 from harness.report.details import Detail, details
 from harness.report.figures.gallery import Gallery, Picture
@@ -118,7 +120,7 @@ def _page(
         claim=claim, verdict=verdict, look=LOOKS[verdict.word], rank=rank(verdict.word), anchor=anchor,
         claimed=verdict.claimed if verdict.claimed not in {"", claim.statement} else formats.ABSENT,
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
-        quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict),
+        quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict, primary),
         metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
  study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
@@ -174,13 +176,17 @@ def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:
     return tuple(quotes)
 
 
-def _comparison(claim: Claim, metric: Metric | None, verdict: Verdict) -> str:
+def _comparison(claim: Claim, metric: Metric | None, verdict: Verdict, primary: BlockResult | None) -> str:
+    """Where the verdict stands on trials, the place at which they ran, else the one that the claim names."""
     where = f", on {verdict.device}" if verdict.device else ""
+    if primary is not None and stands_on(verdict, primary) and primary.scale == SMOKE:
+        where += f", {IN_SMOKE}"
     if claim.order:
         return f"{', '.join(entry.title for entry in claim.order)}: each on its own best cell{where}"
     cells = " and ".join(show_settings(cell) for cell in (claim.cell, *claim.also))
     baseline = show_settings(claim.baseline)
-    point = f" at {formats.settings(claim.at)}" if claim.at else ""
+    at = {**claim.at, **verdict.sweep}  # in the order of the claim
+    point = f" at {formats.settings(at)}" if at else ""
     if counts := verdict.details.get("state"):  # a limit stands on every number of devices that was measured
         point = f" at devices={', '.join(counts)}"
     view = f", {claim.view} memory" if metric and metric.uses_view else ""

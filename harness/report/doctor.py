@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.environment import Environment
-from harness.experiment.axes import Axis, AxisTable, Setting
+from harness.experiment.axes import Axis, AxisTable, Setting, show_settings
 from harness.experiment.cell import Cell, Workload
 from harness.report import formats
 from harness.report.terminal import add_row, empty_table
@@ -28,6 +28,10 @@ COMPANIONS: tuple[Mapping[str, Setting], ...] = (
     {"workers": 2},
     {"lora": 8},
     {"batching": "packed"},
+    {"parallel": "pipeline", "devices": 2},
+    {"precision": "ds-bf16"},
+    {"zero": 1},
+    {"zero": 2},
 )
 
 
@@ -126,9 +130,12 @@ def _is_number(value: Setting) -> bool:
 
 
 def _example(axis: Axis) -> Setting:
-    """A number that the axis takes, for an axis whose default is a word (`lora: off` or a rank)."""
+    """A number that the axis takes, for an axis whose default is a word (`lora: off` or a rank).
+
+    Not 1 where there are others: a batch in one part, or a device alone, divides nothing.
+    """
     assert axis.number is not None
-    return axis.number(min(max(axis.minimum, 1), axis.maximum))
+    return axis.number(min(max(axis.minimum, 2), axis.maximum))
 
 
 def _answer(axes: AxisTable, axis: Axis, setting: Setting, meaning: str, refuse: Refuse) -> Answer:
@@ -143,8 +150,16 @@ def _answer(axes: AxisTable, axis: Axis, setting: Setting, meaning: str, refuse:
         if reason is None:
             note = " · ".join(filter(None, [meaning, f"with {formats.settings(companion)}" if companion else ""]))
             return Answer(axis=axis.name, setting=shown, default=default, runs=True, note=note)
-        reasons.append(reason)
-    return Answer(axis=axis.name, setting=shown, default=default, runs=False, note=reasons[0])
+        if not any(show_settings({name: value}) in reason for name, value in companion.items()):
+            reasons.append(reason)  # else the two of them do not go together, which says nothing of this one
+    return Answer(axis=axis.name, setting=shown, default=default, runs=False, note=_lacking(axis, setting, reasons))
+
+
+def _lacking(axis: Axis, setting: Setting, reasons: list[str]) -> str:
+    """What is in the way of a setting even with what it needs beside it; else what stood in its way alone."""
+    begins = f"{show_settings({axis.name: setting})} "
+    own = [reason for reason in dict.fromkeys(reasons) if reason.startswith(begins)]
+    return own[-1] if own else reasons[0]
 
 
 def _cell(axes: AxisTable, settings: Mapping[str, Setting]) -> Cell:

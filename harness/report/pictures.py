@@ -9,13 +9,15 @@ from statistics import fmean
 from harness.judgement.judged import ArmResult, BlockResult, Verdict
 from harness.judgement.pairs import device_count
 from harness.report import formats
-from harness.report.figures import bars, curves
+from harness.report.figures import bars, curves, style
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.measure import figure_name
 from harness.report.sweeps import Sweep
 
 #: More lines than this on one figure tell nothing.
 MOST_LINES = 8
+#: Inches of every figure.
+WIDTH = 6.6
 
 
 #: The two ends of a claimed range; None where it is open.
@@ -50,7 +52,9 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
     if beyond:
         caption += " Dotted: extrapolated by the form that fits best."
     fixed = formats.slug(sweep.fixed) if sweep.fixed else ""
-    return gallery.draw(f"sweep-{names}-{sweep.axis}-{fixed}", caption, drawing, size=(6.6, 3.7))
+    labels = [each.name for each in (*lines, *beyond)] + [band.label for band in bands]
+    size = (WIDTH, 3.7 + style.legend_inches(labels, WIDTH))
+    return gallery.draw(f"sweep-{names}-{sweep.axis}-{fixed}", caption, drawing, size=size)
 
 
 def extrapolated(verdict: Verdict, sweep: Sweep) -> list[curves.Line]:
@@ -78,7 +82,8 @@ def losses_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     drawing = partial(curves.losses, curves=means, baseline=baseline.name, margins=margins)
     place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
     caption = f"Loss curves of study {block.study}{place}, mean over rounds; below, the distance from the baseline."
-    return gallery.draw(figure_name("losses", block), caption, drawing, size=(6.6, 4.1))
+    size = (WIDTH, 4.1 + style.legend_inches(list(means), WIDTH))
+    return gallery.draw(figure_name("losses", block), caption, drawing, size=size)
 
 
 def phases_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
@@ -89,7 +94,7 @@ def phases_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
     caption = f"Phases of a step in study {block.study}{place}."
     drawing = partial(bars.phases, cells=cells)
-    return gallery.draw(f"phases-{block.study}", caption, drawing, size=(6.6, bars.height(list(cells))))
+    return gallery.draw(f"phases-{block.study}", caption, drawing, size=(WIDTH, bars.height(list(cells))))
 
 
 def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
@@ -104,7 +109,7 @@ def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
     caption = f"Peak memory in study {block.study}{place}, largest of all trials{_on_fullest(block)}."
     drawing = partial(bars.memory, cells=cells)
-    return gallery.draw(f"memory-{block.study}", caption, drawing, size=(6.6, bars.height(list(cells), each=0.5)))
+    return gallery.draw(f"memory-{block.study}", caption, drawing, size=(WIDTH, bars.height(list(cells), each=0.5)))
 
 
 def _on_fullest(block: BlockResult) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import printable
 from harness.experiment.describe import PlanRow, plan_rows, summarise
+from harness.experiment.scale import NOTE, SMOKE
 from harness.experiment.study import Plan, PlannedTrial, SweepPoint
 from harness.judgement.judged import Verdict
 from harness.report import formats
@@ -46,6 +47,7 @@ def write_json(content: object) -> None:
 def plan_lines(plan: Plan) -> Iterator[str]:
     """Each block with its cells, how many trials each takes, and why one cannot run."""
     yield plan_summary(plan)
+    yield from scale_note(plan)
     for (study, _), group in groupby(plan_rows(plan), key=lambda row: (row.study, tuple(row.sweep.items()))):
         rows = list(group)
         yield ""
@@ -58,6 +60,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 def trial_lines(plan: Plan) -> Iterator[str]:
     """Each trial, in the order in which they run."""
     yield plan_summary(plan)
+    yield from scale_note(plan)
     for _, group in groupby(plan.trials, key=lambda trial: (trial.block.key, trial.round)):
         trials = list(group)
         block = trials[0].block
@@ -76,6 +79,12 @@ def plan_summary(plan: Plan) -> str:
     refused = counts.trials - counts.to_run
     refusals = f"; {refused:,} of them cannot run here" if refused else ""
     return f"{plan.matrix_file}: {parts} at scale {plan.scale}{refusals}"
+
+
+def scale_note(plan: Plan) -> Iterator[str]:
+    """What the smoke scale does to a matrix; nothing at full scale."""
+    if plan.scale == SMOKE:
+        yield NOTE
 
 
 def block_name(study: str, sweep: SweepPoint | None) -> str:

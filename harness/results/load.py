@@ -32,10 +32,10 @@ FIGURES = frozenset(each.name for each in fields(Record) if each.type in {"float
 
 
 def read_records(path: Path | str) -> list[Record]:
-    """All records at `path`. One that stands in several files is read once, superseded if it is so in any.
+    """All records at `path`, one at least. One that stands in several files is read once, superseded if so in any.
 
     Raises:
-        RecordsError: nothing is there, or a line is no record.
+        RecordsError: nothing is there, no trial is in it, or a line is no record.
         StoreError: a store is damaged, or of a newer version.
     """
     with collector.paused():
@@ -112,17 +112,30 @@ def _read(path: Path) -> list[Record]:
                 f"no records in this folder ({', '.join(PATTERNS)}); give another, or make some with `claimbench run`",
                 place=Place(file=str(path)),
             )
-        return _once(record for file in files for record in _read_file(file))
+        return _some(_once(record for file in files for record in _read_file(file)), path)
     if not path.exists():
         raise RecordsError(
             "nothing is there; give a store, JSON lines or a folder of them, or make a store with `claimbench run`",
             place=Place(file=str(path)),
         )
-    return _once(_read_file(path, named=True))
+    return _some(_once(_read_file(path)), path)
 
 
-def _read_file(path: Path, *, named: bool = False) -> Iterable[Record]:
-    """An empty file that the user named is a mistake; beside others in a folder it takes nothing away."""
+def _some(records: list[Record], path: Path) -> list[Record]:
+    """What the user named and holds no trial is a mistake; an empty file beside others in a folder takes nothing away.
+
+    Raises:
+        RecordsError: there are none.
+    """
+    if not records:
+        raise RecordsError(
+            "it is empty: there is no trial in it; give another, or make some with `claimbench run`",
+            place=Place(file=str(path)),
+        )
+    return records
+
+
+def _read_file(path: Path) -> Iterable[Record]:
     try:
         start = first_bytes(path)
     except OSError as error:
@@ -130,13 +143,7 @@ def _read_file(path: Path, *, named: bool = False) -> Iterable[Record]:
     if start and (start == SQLITE_MAGIC or path.suffix == ".sqlite"):
         with Store.open(path) as store:
             return list(store.records())
-    records = read_lines(path)
-    if named and not records:
-        raise RecordsError(
-            "it is empty: there is no trial in it; give another, or make some with `claimbench run`",
-            place=Place(file=str(path)),
-        )
-    return records
+    return read_lines(path)
 
 
 def _once(records: Iterable[Record]) -> list[Record]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from harness.experiment.scale import FULL, SMOKE, blocks
@@ -36,6 +38,27 @@ def test_shapes_rounds_and_steps_are_tiny(read: Read) -> None:
     assert (cell.workload.name, cell.workload.model, cell.workload.data) == ("big", "tiny", "stdlib")
     assert [cell[axis] for axis in ("sequence_length", "batch_size", "accumulation", "devices")] == [64, 4, 4, 2]
     assert (block.rounds, block.warmup_steps, block.steps) == (3, 2, 6)
+
+
+@pytest.fixture
+def own_step(tmp_path: Path) -> str:
+    (tmp_path / "my.py").write_text("def build(device, settings):\n    return object()\n", encoding="utf-8")
+    return HEAD.replace("llama-1b", "my.py:build")
+
+
+def test_a_training_step_of_the_users_own_stays_with_smaller_sizes(read: Read, own_step: str) -> None:
+    (block,) = blocks(read(own_step + "  a: {workload: big, axes: {batch_size: [64]}}\n"), SMOKE)
+    assert {arm.cell.workload.model for arm in block.arms} == {"my.py:build"}
+    assert [arm.cell["batch_size"] for arm in block.arms] == [2, 2, 4]
+    assert block.baseline.cell["sequence_length"] == 64
+    assert block.baseline.cell.workload.contents
+
+
+def test_a_config_of_the_users_own_becomes_tiny(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    text = HEAD.replace("llama-1b", "./config.json") + "  a: {workload: big, axes: {attention: flash2}}\n"
+    (block,) = blocks(read(text), SMOKE)
+    assert block.baseline.cell.workload.model == "tiny"
 
 
 def test_what_is_small_already_stays(read: Read) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -138,6 +139,76 @@ def test_a_form_without_what_it_needs(tmp_path: Path, line: str, words: str) -> 
 def test_a_claim_that_contradicts_nobody(tmp_path: Path) -> None:
     with pytest.raises(ClaimsError, match="unknown claim 'fasterr'; did you mean 'faster'"):
         read_claims(write(tmp_path, dedent(GOOD) + "    contradicts: [fasterr]\n"))
+
+
+STATEMENT = GOOD.replace("form: range", "form: statement").replace("range: [1.5, 2]", "expect: true")
+FIGURE = GOOD.replace("metric: speedup", "metric: figure_ratio:useful_share")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "place", "words"),
+    [
+        (FIGURE, "useful_shre", "10:13",
+         "no trial of kind training has a figure 'useful_shre'; did you mean 'useful_share'?"),
+        (FIGURE, "turned_on", "10:13", "no trial of kind training has a figure 'turned_on'"),
+        (FIGURE, "host_seconds", "10:13", "no trial of kind training has a figure 'host_seconds'"),
+        (FIGURE.replace("at:", "shows: [speedup, 'figure:useful_shre']\n        at:"), "useful_share", "14:22",
+         "no trial of kind training has a figure 'useful_shre'"),
+    ],
+)  # fmt: skip
+def test_a_figure_is_one_of_the_kind_of_the_study(
+    tmp_path: Path, text: str, wrong: str, place: str, words: str
+) -> None:
+    path = write(tmp_path, text.replace("useful_share", wrong, 1))
+    with pytest.raises(ClaimsError) as error:
+        read_claims(path, blocks=blocks())
+    assert str(error.value).startswith(f"{path}:{place}: {words}")
+
+
+@pytest.mark.parametrize("figure", ["useful_share", "host.thread_seconds", "peak_loader_bytes"])
+def test_figures_that_a_kind_leaves_are_known_with_their_parts(tmp_path: Path, figure: str) -> None:
+    path = write(tmp_path, FIGURE.replace("useful_share", figure))
+    assert read_claims(path, blocks=blocks()).claims["faster"].metric == f"figure_ratio:{figure}"
+
+
+def test_without_a_matrix_a_figure_is_one_of_any_kind(tmp_path: Path) -> None:
+    read_claims(write(tmp_path, FIGURE.replace("useful_share", "busy_seconds")))
+    with pytest.raises(
+        ClaimsError, match="no trial of any kind has a figure 'busy_second'; did you mean 'busy_seconds'"
+    ):
+        read_claims(write(tmp_path, FIGURE.replace("useful_share", "busy_second")))
+
+
+def test_a_figure_of_an_order_is_one_of_the_kinds_of_its_entries(tmp_path: Path) -> None:
+    order = "order: [{cell: {precision: bf16}, study: loading}, {cell: {precision: tf32}, study: loading}]"
+    text = GOOD.replace("form: range", "form: order").replace("range: [1.5, 2]", order)
+    loading = [replace(block, study="loading", kind="loader-only") for block in blocks()[:1]]
+    path = write(tmp_path, text.replace("metric: speedup", "metric: 'figure_inverse:first_batch_seconds'"))
+    assert read_claims(path, blocks=[*blocks(), *loading])
+    path = write(tmp_path, text.replace("metric: speedup", "metric: 'figure_inverse:warmup_seconds'"))
+    with pytest.raises(ClaimsError, match="no trial of kind loader-only has a figure 'warmup_seconds'"):
+        read_claims(path, blocks=[*blocks(), *loading])
+
+
+def test_a_kind_that_is_not_known_here_may_leave_any_figure(tmp_path: Path) -> None:
+    own = [replace(block, kind="mine") for block in blocks()]
+    assert read_claims(write(tmp_path, FIGURE.replace("useful_share", "own_share")), blocks=own)
+
+
+@pytest.mark.parametrize("metric", ["speedup", "figure_ratio:useful_share"])
+def test_an_expected_value_is_one_of_a_figure(tmp_path: Path, metric: str) -> None:
+    path = write(tmp_path, STATEMENT.replace("speedup", metric))
+    with pytest.raises(ClaimsError) as error:
+        read_claims(path, blocks=blocks())
+    assert str(error.value) == f"{path}:10:13: an expected value is one of a kind's own figures: give 'figure:NAME'"
+    assert read_claims(write(tmp_path, STATEMENT.replace("speedup", "figure:useful_share")), blocks=blocks())
+
+
+def test_a_claim_that_contradicts_itself(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace("at:", "contradicts: [faster]\n        at:"))
+    with pytest.raises(ClaimsError) as error:
+        read_claims(path)
+    assert str(error.value) == f"{path}:14:19: a claim cannot contradict itself; name another, or remove it"
 
 
 def test_order_entries_may_be_written_short(tmp_path: Path) -> None:

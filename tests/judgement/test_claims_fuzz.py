@@ -49,7 +49,7 @@ claims:
       {cell: {attention: flash2}, study: attention, at: {sequence_length: 512}, baseline: {}}]}
   product: {statement: F, sources: *here, form: product, metric: speedup, range: [1, null], study: precision,
     cell: {precision: bf16}, order: [{cell: {precision: amp-bf16}}, {precision: tf32}]}
-  said: {statement: G, sources: *here, form: statement, metric: "figure:words", expect: true, study: checkpointing,
+  said: {statement: G, sources: *here, form: statement, metric: "figure:turned_on", expect: true, study: checkpointing,
     cell: {checkpointing: full}, device: any, conditions: [x], origin: y}
   sentence: {study: checkpointing, check: checkpointing=full at most half the peak memory}
 """
@@ -59,7 +59,7 @@ TREE = YAML(typ="safe", pure=True).load(SEED)
 #: Words that mean something somewhere, so that mutations get past the first check.
 VOCABULARY = (
     "schema", "documents", "claims", "D1", "precision", "bf16", "tf32", "sequence_length", "1024", "faster", "§1",
-    "reserved", "device", "host", "gpu", "any", "attention", "flash2", "checkpointing", "figure:words", "figure:",
+    "reserved", "device", "host", "gpu", "any", "attention", "flash2", "checkpointing", "figure:turned_on", "figure:",
     *Claim.model_fields, *Document.model_fields, *Source.model_fields, *Entry.model_fields, *REQUIRED, *ALLOWED,
     *METRICS, "check", "precision=bf16 >= 2x", "precision=bf16 up to 100% less step time",
     "precision=bf16 >= 0x slower", "checkpointing=full saves 0x memory", "precision=tf32 1.3x to 50%",

@@ -120,6 +120,37 @@ def test_a_point_without_a_trial_is_not_run() -> None:
     assert found.reason == "study 'precision' was not run at sequence_length=4096"
 
 
+SMOKE_SWEEP = {"environment": CPU, "scale": "smoke"}
+
+
+@pytest.mark.parametrize("point", [256, 512])
+def test_no_point_of_the_smoke_scale_stands_for_a_larger_one(point: int) -> None:
+    records = make_records([study(sweep=("sequence_length", (32, 64)))], **SMOKE_SWEEP)
+    found = verdict_on(make_claim(at={"sequence_length": point}, device="any"), records)
+    assert (found.word, found.measured) == (Word.NOT_RUN, "")
+    ran = "in the smoke scale (tiny shapes) it ran at sequence_length=32 and at sequence_length=64"
+    assert found.reason == f"study 'precision' was not run at sequence_length={point}; {ran}"
+
+
+def test_a_verdict_of_the_smoke_scale_says_so_with_the_point_that_ran() -> None:
+    records = make_records([study(sweep=("sequence_length", (32, 64)))], **SMOKE_SWEEP)
+    found = verdict_on(make_claim(at={"sequence_length": 64}, device="any"), records)
+    assert (found.word, found.sweep) == (Word.CONFIRMED, {"sequence_length": 64})
+    assert "judged in the smoke scale (tiny shapes) at sequence_length=64" in found.reason
+    at_full_scale = verdict_on(make_claim(device="any"), make_records([study()], environment=CPU))
+    assert "smoke" not in at_full_scale.reason
+
+
+def test_an_entry_of_an_order_is_taken_from_no_other_point_of_the_smoke_scale() -> None:
+    cells = (cell(ratio=1.75), CellShape(settings={"precision": "tf32"}, ratio=1.2))
+    records = make_records([study(*cells, sweep=("sequence_length", (32, 64)))], **SMOKE_SWEEP)
+    order = [{"cell": CELL}, {"cell": {"precision": "tf32"}}]
+    it = make_claim(form="order", order=order, range=None, at={"sequence_length": 512}, device="any")
+    found = verdict_on(it, records)
+    assert found.word is Word.NOT_RUN
+    assert "was not run at sequence_length=512" in found.reason
+
+
 @pytest.mark.parametrize("fields", [{"scale": "smoke"}, {"environment": CPU}])
 def test_a_claim_about_gpus_is_never_judged_on_a_cpu_or_in_tiny_shapes(fields: dict[str, Any]) -> None:
     found = verdict_on(make_claim(), make_records([study()], **fields))

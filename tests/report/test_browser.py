@@ -80,6 +80,17 @@ def test_nothing_is_wider_than_the_page(browser: Any, folder: Path, width: int, 
     assert browser.execute_script(OVERFLOW) == 0
 
 
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_no_figure_is_cut_off_at_the_right(browser: Any, folder: Path, width: int) -> None:
+    show(browser, folder, width)
+    browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+    cut = browser.execute_script("""
+        const plots = [...document.querySelectorAll('figure .plot')];
+        return [plots.length, plots.filter(each => each.scrollWidth > each.clientWidth).map(each => each.ariaLabel)]""")
+    assert cut[0] > 5
+    assert cut[1] == []
+
+
 def test_dark_follows_the_system_and_figures_follow_the_page(browser: Any, folder: Path) -> None:
     colours = {}
     for scheme in ("light", "dark"):

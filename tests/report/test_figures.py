@@ -6,14 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from harness.judgement.metrics import METRICS
 from harness.report.figures import bars, curves, scatter, style
@@ -249,3 +253,61 @@ def swept(measured: list[float], axis: str = "devices") -> Sweep:
 
 def span(limits: tuple[float, float]) -> float:
     return limits[1] - limits[0]
+
+
+TUNED = "precision=bf16 attention=sdpa-cudnn compile={} optimizer=fused batch_size={}"
+NAMES = ("baseline", TUNED.format("default", 32), TUNED.format("reduce-overhead", 64))
+
+
+def within(figure: Figure, *texts: Text) -> bool:
+    """Whether all of it can be seen."""
+    boxes = [text.get_window_extent() for text in texts]
+    return all(b.x0 >= 0 and b.y0 >= 0 and b.x1 <= figure.bbox.width and b.y1 <= figure.bbox.height for b in boxes)
+
+
+def drawn(height: float, draw: Callable[[Figure], None]) -> Figure:
+    figure = Figure(figsize=(6.6, height), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    draw(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    return figure
+
+
+def test_a_long_claim_is_whole_in_the_legend() -> None:
+    """It ended in `7.6x (±0.38x) smal…`, beyond both edges of the figure."""
+    label = "flash-memory-high: peak memory 7.6x (±0.38x) smaller"
+    line = curves.Line(name="attention=sdpa-flash", xs=[1, 2], ys=[0.1, 0.2], low=[0.1, 0.2], high=[0.1, 0.2])
+    bands = [curves.Band(label=text, low=0.1, high=0.2) for text in ("flash-memory-low: peak saved 10% to 20%", label)]
+    with style.look():
+        figure = drawn(3.7, partial(curves.sweep, lines=[line], bands=bands, x_label="x", y_label="y", neutral=None,
+                                    percent=True))  # fmt: skip
+        (legend,) = figure.legends
+        assert legend_of(figure) == [line.name, *(band.label for band in bands)]
+        assert within(figure, *legend.get_texts())
+        assert legend.get_window_extent().x0 >= 0
+
+
+@pytest.mark.parametrize("cells", [NAMES, tuple(f"batch_size={2**power}" for power in range(8))])
+def test_cells_that_differ_late_in_their_names_are_told_apart_in_figures(cells: tuple[str, ...]) -> None:
+    """Both were `precision=bf16 attention=sdpa-cudnn compile=…`."""
+    phases = {name: {"forward": 0.1, "backward": 0.2} for name in cells}
+    losses = {name: [3.0, 2.0, 1.0 + index] for index, name in enumerate(cells)}
+    with style.look():
+        bars_of = drawn(bars.height(cells), partial(bars.phases, cells=phases))
+        labels = bars_of.axes[0].get_yticklabels()
+        assert [each.get_text().replace("\n", " ") for each in labels] == list(cells)
+        assert within(bars_of, *labels, *bars_of.legends[0].get_texts())
+        tops = [(each.get_window_extent().y0, each.get_window_extent().y1) for each in labels]
+        assert all(upper[0] >= lower[1] for upper, lower in pairwise(tops)), "no name is written over the next"
+        height = 4.1 + style.legend_inches(cells, 6.6)
+        curves_of = drawn(height, partial(curves.losses, curves=losses, baseline=cells[0], margins={}))
+        assert [each.replace("\n", " ") for each in legend_of(curves_of)] == list(cells)
+        assert within(curves_of, *curves_of.legends[0].get_texts())
+        assert curves_of.axes[0].get_window_extent().height > 1.5 * curves_of.dpi, "the curves keep their room"
+
+
+def test_a_name_without_end_is_cut_in_its_middle() -> None:
+    text = style.wrap(" ".join(f"axis_{number}=setting" for number in range(40)))
+    assert len(text.split("\n")) == 4
+    assert text.startswith("axis_0=setting")
+    assert text.endswith("axis_39=setting")

@@ -17,7 +17,7 @@ from harness.report.figures.studio import Studio
 from harness.report.tables import notes, study_table
 from tests.judgement.claiming import CELL, make_claim, make_claims, study
 from tests.judgement.test_several_cells import limit, sharded
-from tests.records import CellShape, make_records
+from tests.records import CPU, CellShape, make_records
 from tests.report import samples
 from tests.report.reading import see
 
@@ -227,3 +227,12 @@ def test_a_limit_is_said_to_stand_on_every_number_of_devices_that_was_measured(t
     gallery = Gallery(folder=tmp_path, studio=Studio(), budget=0)
     (page,) = claim_pages(judge(sharded((4, 12), (1, 2, 4)), known), known, gallery)
     assert page.comparison == "zero=1 against baseline in study zero at devices=1, 2, 4, on NVIDIA H100 80GB HBM3"
+
+
+def test_what_was_judged_in_the_smoke_scale_names_it_and_the_point_that_ran(tmp_path: Path) -> None:
+    shape = study(sweep=("sequence_length", (32, 64)))
+    known = make_claims(make_claim(at={"sequence_length": 64}, device="any"))
+    gallery = Gallery(folder=tmp_path, studio=Studio(), budget=0)
+    (page,) = claim_pages(judge(make_records([shape], environment=CPU, scale="smoke"), known), known, gallery)
+    where = "at sequence_length=64, on Synthetic CPU, in the smoke scale (tiny shapes)"
+    assert page.comparison == f"precision=bf16 against baseline in study precision {where}"

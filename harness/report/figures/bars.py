@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from harness.report.figures import style
@@ -61,7 +62,7 @@ def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
         )
     axes.set(xlabel="peak memory (GiB)")
     _rows(axes, list(cells))
-    _legend_below(figure, axes)
+    style.legend(figure, axes)
 
 
 def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
@@ -88,7 +89,7 @@ def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
     axes.invert_yaxis()
     axes.set(xlabel="mean time of a step (ms)")
     _horizontal(axes)
-    _legend_below(figure, axes)
+    style.legend(figure, axes)
 
 
 def in_time(phases: Iterable[str]) -> list[str]:
@@ -166,7 +167,7 @@ def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
     _rows(axes, [dot.name for dot, _ in rows])
     axes.set(xlabel="tokens/s, multiple of the baseline")
     style.widen(axes, "x")
-    _legend_below(figure, axes)
+    style.legend(figure, axes)
 
 
 def dots(
@@ -197,13 +198,14 @@ def dots(
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     _rows(axes, [dot.name for dot in values])
     axes.set(xlabel=x_label)
-    _legend_below(figure, axes)
+    style.legend(figure, axes)
 
 
 def height(names: Sequence[str], *, each: float = 0.3, rest: float = 1.2) -> float:
-    """Inches for rows of these names, of which long ones take two lines."""
-    tall = any("\n" in style.wrap(name) for name in names)
-    return rest + (max(each, 0.36) if tall else each) * max(len(names), 2)
+    """Inches for rows of these names, as far apart as the two neighbours with most lines need."""
+    lines = [style.wrap(name).count("\n") + 1 for name in names]
+    most = max(map(sum, pairwise(lines)), default=2) / 2
+    return rest + (max(each, 0.06 + style.LINE_INCHES * most) if most > 1 else each) * max(len(names), 2)
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
@@ -216,15 +218,3 @@ def _horizontal(axes: Axes) -> None:
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
     axes.set_axisbelow(True)
-
-
-def _legend_below(figure: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        figure.legend(
-            handles,
-            [style.shorten(label, 52) for label in labels],
-            loc="outside lower center",
-            ncols=min(5, len(labels)),
-            columnspacing=1.4,
-        )

@@ -64,7 +64,7 @@ def sweep(
     if percent:
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     axes.set(xlabel=x_label, ylabel=textwrap.fill(y_label, LABEL))
-    style.outside_legend(axes, columns=2)
+    style.legend(figure, axes)
 
 
 def _line(axes: Axes, index: int, line: Line) -> None:
@@ -111,7 +111,7 @@ def losses(
     reference = curves[baseline]
     for index, (name, values) in enumerate(curves.items()):
         look = {"color": style.colour(index), "linestyle": style.line(index), "linewidth": 1.5}
-        upper.plot(range(1, len(values) + 1), values, label=style.shorten(name), **look)
+        upper.plot(range(1, len(values) + 1), values, label=name, **look)
         if name != baseline:
             gap = [value - other for value, other in zip(values, reference, strict=False)]
             lower.plot(range(1, len(gap) + 1), gap, **look)
@@ -122,4 +122,4 @@ def losses(
     lower.axhline(0, color=style.MUTED, linewidth=0.9)
     upper.set(ylabel="loss (nats)")
     lower.set(xlabel="step, warm-up included", ylabel="minus baseline")
-    figure.legend(*upper.get_legend_handles_labels(), loc="outside lower center", ncols=2, handlelength=2.6)
+    style.legend(figure, upper)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK, MUTED, GRID, PAPER = "#1d232b", "#626c78", "#dfe3e8", "#fefefe"
 #: Series in fixed order (after Okabe and Ito, darkened to 3:1 on white).
@@ -17,6 +18,13 @@ BANDS = ("#3d8f7a", "#c98a1b")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
 
+#: Of a name beside an axis or in a legend: more are of no cell that anybody reads.
+MOST_LINES = 5
+#: Letters of a line of a legend, which must fit into a figure of 6.6 inches.
+LEGEND_WIDTH = 80
+MOST_COLUMNS = 5
+#: Height of a line of text.
+LINE_INCHES = 0.16
 #: Of an axis of ratios: 1.00x to 1.10x.
 LEAST_SPAN = 0.1
 
@@ -104,11 +112,11 @@ def shorten(name: str, limit: int = 38) -> str:
 
 
 def wrap(name: str, width: int = 34) -> str:
-    """A cell's name on one or two lines beside an axis; two cells that differ late in their names stay apart."""
+    """A cell's name beside an axis, on as many lines as it takes; of very many the first two and the last."""
     import textwrap
 
     lines = textwrap.wrap(name, width, break_on_hyphens=False) or [""]
-    return "\n".join(lines if len(lines) <= 2 else [lines[0], shorten(" ".join(lines[1:]), width)])
+    return "\n".join(lines if len(lines) <= MOST_LINES else [*lines[:2], "…", lines[-1]])
 
 
 def hatch(index: int) -> str:
@@ -139,16 +147,23 @@ def drop_legend(axes: Axes) -> None:
         legend.remove()
 
 
-def outside_legend(axes: Axes, *, columns: int = 3) -> None:
-    """The legend below the axes, where it covers nothing."""
+def legend(figure: Figure, axes: Axes) -> None:
+    """The legend below the axes, where it covers nothing, in as many columns as the figure has room for."""
     handles, labels = axes.get_legend_handles_labels()
+    drop_legend(axes)
     if handles:
-        axes.legend(
-            handles,
-            [shorten(label, 50) for label in labels],
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.17),
-            ncols=min(columns, len(labels)),
-            handlelength=2.6,
-            columnspacing=1.6,
-        )
+        texts = [wrap(label, LEGEND_WIDTH) for label in labels]
+        columns = _columns(labels, figure.get_figwidth())
+        figure.legend(handles, texts, loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.6)
+
+
+def legend_inches(labels: Sequence[str], width: float) -> float:
+    """What a figure of this width must be higher for the legend of these labels: beyond the two lines that any has."""
+    lines = max((wrap(label, LEGEND_WIDTH).count("\n") + 1 for label in labels), default=0)
+    return LINE_INCHES * max(0, lines * -(-len(labels) // _columns(labels, width)) - 2)
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    """By the longest line: the sign before it takes 0.6 inches with the space around it, a letter 0.07."""
+    longest = max((len(line) for label in labels for line in wrap(label, LEGEND_WIDTH).split("\n")), default=0)
+    return max(1, min(MOST_COLUMNS, len(labels), int(width / (0.6 + 0.07 * longest))))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.experiment.cell import Workload
 from harness.trial.kinds import ALONE, KINDS, refusal, runner
 from harness.trial.kinds.batch_finder import largest_that
 from harness.trial.kinds.resume import counted
@@ -50,6 +51,21 @@ def test_kinds_about_a_package_are_refused_without_it(kind: str, word: str) -> N
     assert "computes on a GPU" in str(refusal(replace(bare, packages={word: "1"}), cell(), kind))
     assert refusal(_gpu((9, 0), packages={word: "1"}), cell(), kind) is None
     assert refusal(bare, cell(), "training") is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_that_build_their_model_themselves_are_refused_a_step_of_the_users_own(kind: str) -> None:
+    """Its every trial crashed."""
+    everything = _gpu((9, 0), packages={"apex": "1", "xformers": "1"})
+    own = replace(cell(), workload=Workload(name="own", model="my.py:build"))
+    able = {"training", "copy-only", "samples-metric", "resume", "opt-levels"}
+    said = refusal(everything, own, kind)
+    assert said == (
+        None
+        if kind in able
+        else f"kind {kind} builds its model itself; give its study a workload with a built-in model or a config.json"
+    )
+    assert refusal(everything, cell(), kind) is None
 
 
 @pytest.mark.alone

@@ -1,0 +1,92 @@
+"""The Python API: one path or name needs no list around it, and what the command line refuses is refused here too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from harness.errors import InputError, MatrixError, RecordsError
+from harness.results.collect import Options
+from harness.results.lines import write_lines
+from tests.commands import SMALL_MATRIX
+from tests.judgement.claiming import make_claim, make_claims, study
+from tests.records import make_records
+
+RECORDS = make_records([study()], rounds=3)
+CLAIMS = make_claims(make_claim())
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with trials and a matrix; the folder above it has a file that is no record."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    write_lines(RECORDS, folder / "t.jsonl")
+    (folder / "matrix.yaml").write_text(SMALL_MATRIX, encoding="utf-8")
+    (tmp_path / "wrong.jsonl").write_text("no record\n", encoding="utf-8")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("path", ["t.jsonl", "./t.jsonl", "../work/t.jsonl", Path("t.jsonl"), ["t.jsonl"]])
+def test_one_path_is_read_as_a_path_and_not_by_its_letters(stored: Path, path: Any) -> None:
+    assert len(harness.read(path)) == len(RECORDS)
+    assert harness.judge(path, CLAIMS).verdicts == harness.judge(RECORDS, CLAIMS).verdicts
+    page = harness.render(path, claims=CLAIMS, figures=0)
+    assert page == Path("reports/t/report.html")
+    assert (page.parent / "sources.txt").read_text(encoding="utf-8") == "t.jsonl\n"
+
+
+def test_one_source_of_a_report_is_one_line(stored: Path) -> None:
+    page = harness.render(RECORDS, claims=CLAIMS, figures=0, name="mine", sources="t.jsonl")
+    assert (page.parent / "sources.txt").read_text(encoding="utf-8") == "t.jsonl\n"
+
+
+def test_the_name_of_one_study_is_one_name(stored: Path) -> None:
+    here = harness.machine("cpu")
+    planned = harness.plan(studies="optimizer", environment=here)
+    assert {trial.block.study for trial in planned.trials} == {"optimizer"}
+    assert planned == harness.plan(studies=["optimizer"], environment=here)
+    with pytest.raises(MatrixError, match="unknown study 'optimiser'; did you mean 'optimizer'"):
+        harness.plan(studies="optimiser", environment=here)
+
+
+@pytest.mark.parametrize("call", [harness.read, harness.judge, harness.render])
+def test_no_trials_at_all_are_an_error(stored: Path, call: Callable[[list[str]], object]) -> None:
+    with pytest.raises(RecordsError, match="no trials were given; give a store, JSON lines, or a folder of them"):
+        call([])
+    assert not (stored / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: harness.machine("gpu"), "device: there is no 'gpu'; use auto, cuda or cpu"),  # type: ignore[arg-type]
+        (lambda: harness.plan(scale="tiny"), "scale: there is no 'tiny'; use auto, full or smoke"),  # type: ignore[arg-type]
+        (lambda: _run(isolation="fork"), "isolation: there is no 'fork'; use zygote or spawn"),
+        (lambda: _run(options=Options(retries=-1)), "retries: -1 is out of range; use 0 or more"),
+        (lambda: _run(options=Options(wall_limit_seconds=0)),
+         "wall_limit_seconds: 0 is out of range; use seconds above 0"),
+        (lambda: _run(options=Options(time_budget_seconds=float("nan"))),
+         "time_budget_seconds: nan is out of range; use seconds above 0"),
+        (lambda: harness.check("compile=default vs off >= 1.3x", "tiny", rounds=1),
+         "rounds: 1 is out of range; use 3 or more"),
+        (lambda: harness.check("compile=default vs off >= 1.3x", "tiny", budget_seconds=-5),
+         "budget_seconds: -5 is out of range; use seconds above 0"),
+        (lambda: harness.render("t.jsonl", figures=-1), "figures: -1 is out of range; use 0 or more"),
+    ],
+)  # fmt: skip
+def test_what_the_command_line_refuses_is_refused(stored: Path, call: Callable[[], object], message: str) -> None:
+    before = sorted(stored.iterdir())
+    with pytest.raises(InputError) as error:
+        call()
+    assert str(error.value) == message
+    assert sorted(stored.iterdir()) == before
+
+
+def _run(**how: Any) -> object:
+    return harness.run(harness.plan(environment=harness.machine("cpu")), "new.sqlite", **how)
