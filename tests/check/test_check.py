@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shlex
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,6 +154,83 @@ def test_no_more_time_is_foretold_than_the_budget_has(tmp_path: Path, monkeypatc
     assert 90 < foretold[0] <= 100
     assert max(foretold) <= 100
     assert (answer.postponed, answer.verdict.word) == (0, Word.REFUTED_BELOW)
+
+
+# -- Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+SENTENCE = "optimizer=for-loop >= 50x"
+
+
+def stopping(folder: Path) -> str:
+    """A step whose first `build` is Ctrl-C at the command that checks it."""
+    (folder / "pid").write_text(str(os.getpid()), encoding="utf-8")
+    (folder / "stopping.py").write_text(
+        f"""
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})
+from tests.check.steps import good
+
+def build(device, settings):
+    pid = Path(__file__).with_name("pid")
+    if pid.exists():
+        os.kill(int(pid.read_text()), signal.SIGINT)
+        pid.unlink()
+    return good(device, settings)
+""",
+        encoding="utf-8",
+    )
+    return f"{folder}/stopping.py:build"  # the zygote stands in another folder
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)], ids=["text", "json"])
+def test_ctrl_c_ends_with_130_and_how_to_go_on(tmp_path: Path, as_json: tuple[str, ...]) -> None:
+    """With --json it was 0; and after a trial that ran ok, `no trial of … or 'baseline'`."""
+    command = ("check", SENTENCE, "--workload", stopping(tmp_path), "--device", "cpu", *as_json)
+    said = claimbench(*command, cwd=tmp_path)
+    assert said.code == 130, said.out
+    last = said.err.splitlines()[-1]
+    assert last == f"stopped; what ran is kept in check.sqlite. To go on: {shlex.join(['claimbench', *command])}"
+    assert "it was stopped in the pilot" in said.out.lower().replace("\n", " ")
+    if as_json:
+        found = json.loads(said.out)
+        assert (found["verdict"], found["budget"]["interrupted"]) == ("not run", True)
+
+
+def test_ctrl_c_while_no_trial_runs_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(harness, "machine", pressed)
+    said = claimbench("check", SENTENCE, "--workload", "tiny", cwd=tmp_path)
+    assert said.code == 130
+    assert said.err.startswith("stopped; ")
+    assert said.err.endswith(f"To go on: claimbench check '{SENTENCE}' --workload tiny\n")
+
+
+@pytest.mark.parametrize(("trials", "word", "reason"), [
+    (1, Word.NOT_RUN, "it was stopped before a first round was whole"),
+    (6, Word.INCONCLUSIVE, "2 rounds are too few to judge"),
+])  # fmt: skip
+def test_ctrl_c_among_the_rounds(tmp_path: Path, trials: int, word: Word, reason: str) -> None:
+    """Fewer than three rounds give no verdict, and the same command goes on."""
+    arguments: dict[str, Any] = {"sentence": SENTENCE, "workload": "tiny", "device": "cpu", "rounds": 3,
+                                 "store": tmp_path / "check.sqlite"}  # fmt: skip
+    begun = 0
+
+    def press(event: Any) -> None:
+        nonlocal begun
+        begun += type(event).__name__ == "TrialStarted"
+        if type(event).__name__ == "TrialStarted" and begun == 3 + trials:  # the pilot has three
+            os.kill(os.getpid(), signal.SIGINT)
+
+    answer = harness.check(**arguments, on_event=press)
+    assert answer.interrupted
+    assert answer.verdict.word is word
+    assert reason in answer.verdict.reason
+    assert len(answer.records) == trials
+    again = harness.check(**arguments)
+    assert (again.interrupted, again.verdict.word) == (False, Word.REFUTED_BELOW)
 
 
 # -- a check that was cut short ----------------------------------------------------------------------------------------
