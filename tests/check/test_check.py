@@ -20,8 +20,10 @@ import harness
 from harness.checking import schedule
 from harness.checking.answer import Resolution
 from harness.checking.words import as_json, budget_lines, lines
+from harness.judgement.judge import judge
 from harness.judgement.judged import Word
 from harness.results.store import Store
+from harness.trial.outcome import Outcome
 from tests.commands import ROOT, claimbench
 
 EXAMPLES = ROOT / "examples"
@@ -306,12 +308,44 @@ def test_a_difference_that_no_round_can_tell_is_said_without_a_number(folder: Pa
     store = cut_short(folder, "unknown.sqlite", 8, noted=True)
     answer = harness.check(**AT_TWO_SIZES, store=store)
     answer = replace(answer, resolution=Resolution(rounds=4, spread=1.2, smallest_ratio=math.inf))
-    assert list(budget_lines(answer))[1] == (
+    assert list(budget_lines(answer))[-1] == (
         "resolution: ratios differ by 120.0% between rounds, too much for 4 of them to find a true difference, however "
         "large, four times in five"
     )
     found = json.loads(json.dumps(as_json(answer, report=""), allow_nan=False))
     assert found["resolution"]["smallest_difference"] is None
+
+
+def test_the_answer_says_how_long_its_windows_were(folder: Path) -> None:
+    """Steps of milliseconds were measured for 10 ms, and nothing said so."""
+    answer = harness.check(**AT_TWO_SIZES, store=cut_short(folder, "window.sqlite", 8, noted=True))
+    records = [replace(each, step_seconds=[0.5] * 4) for each in answer.records]
+    records[3] = replace(records[3], step_seconds=[0.5, 0.5, 0.25])
+    said = list(budget_lines(replace(answer, records=tuple(records))))
+    assert " steps (a window of 1.2 s or more), all in the store already" in said[0]
+    assert [line.partition(":")[0] for line in said] == ["budget", "resolution"]
+    records[3] = replace(records[3], step_seconds=[0.01] * 2)
+    short = replace(answer, records=tuple(records))
+    said = list(budget_lines(short))
+    assert " steps (a window of 0.02 s or more)" in said[0]
+    assert said[1].endswith("a larger --budget, beside another --store, makes it longer")
+    assert as_json(short, report="")["budget"]["window_seconds"] == pytest.approx(0.02)
+    assert answer.schedule is not None
+    most = replace(answer.schedule, size=replace(answer.schedule.size, steps=schedule.MOST_STEPS))
+    assert list(budget_lines(replace(short, schedule=most)))[1].endswith("make the step larger")
+
+
+def test_what_was_not_measured_has_no_resolution(folder: Path) -> None:
+    """Of a speed whose trials had all crashed it was `memory and counts are compared as the largest …`."""
+    answer = harness.check(**AT_TWO_SIZES, store=cut_short(folder, "crashed.sqlite", 8, noted=True))
+    crashed = [replace(each, outcome=Outcome.CRASH, reason="it fell over") for each in answer.records]
+    judged = judge(crashed, answer.claims)
+    failed = replace(answer, judgement=judged, records=tuple(crashed), resolution=None)
+    assert failed.verdict.word is Word.NOT_TESTABLE
+    assert [line.partition(":")[0] for line in budget_lines(failed)] == ["budget"]
+    once = [each for each in answer.records if each.round == 1]
+    single = replace(answer, judgement=judge(once, answer.claims), records=tuple(once), resolution=None)
+    assert list(budget_lines(single))[-1] == "resolution: not known; it takes two rounds that ran both arms"
 
 
 def test_what_cannot_be_asked_launches_nothing(tmp_path: Path) -> None:

@@ -154,6 +154,24 @@ def test_with_less_time_a_window_is_shorter_before_three_rounds_are_given_up() -
     assert (found.size.rounds, found.size.steps) == (4, 10)
 
 
+def test_a_window_is_a_second_before_it_is_shorter_and_then_as_long_as_fits() -> None:
+    """On a CPU a third of two seconds came next, then five steps of a millisecond: a window of 5 ms."""
+    # steps of 10 ms: 200 fill 2 s; a round of a one-second window is 3·(3 + (8 + 100 + 3)·0.01) = 12.33 s
+    second = (3 * 12.33 + 9) / 0.9
+    for seconds, steps in ((second + 1, 100), (second - 1.05, 89)):
+        found = fitting(seconds, step=0.01, gpu=False)
+        assert isinstance(found, Schedule)
+        # 0.9 · 1.05 s less is 0.315 s less for a round, 0.105 s for a trial: 10.5 of its steps
+        assert (found.size.rounds, found.size.steps) == (3, steps)
+
+
+def test_fast_steps_fill_a_second() -> None:
+    """Of 1.2 ms 200 were the most, which took a quarter of one."""
+    found = fitting(1000, step=0.0012, gpu=False)
+    assert isinstance(found, Schedule)
+    assert found.size.steps == 1000
+
+
 def test_where_three_rounds_do_not_fit_it_says_how_long_they_need() -> None:
     found = fitting(30)
     assert isinstance(found, TooShort)
