@@ -92,16 +92,33 @@ def test_a_sweep_that_is_none(step: str, sweep: str, message: str) -> None:
         ("my.py", "name the function too, as in my.py:build"),
         ("my.py:bild", "--workload: model 'my.py:bild': it has no function 'bild'; did you mean 'build'?"),
         ("broken.py:build", "model 'broken.py:build': cannot be read as Python (line 1: "),
+        ("my.py:", "--workload: model 'my.py:': name one function of the file after the colon, as in my.py:build"),
+        ("my.py:1st", "name one function of the file after the colon, as in my.py:build"),
+        ("value.py:STEPS", "'STEPS' in it is a value; name the function that returns model, batches and loss"),
+        ("value.py:named", "'named' in it is a value"),
         ("gpt2-123m", "did you mean 'gpt2-124m'"),
     ],
 )
 def test_a_workload_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.py").write_text(STEP, encoding="utf-8")
+    (tmp_path / "value.py").write_text("STEPS = 3\nnamed: str = 'x'\n", encoding="utf-8")
     (tmp_path / "broken.py").write_text("def build(:\n", encoding="utf-8")
     with pytest.raises(WorkloadError) as error:
         ask(SENTENCE, workload)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "build = make()", "build = lambda device, settings: (1, 2, 3)", "build = 1\ndef build(): ...",
+        "build = None\nfrom steps import *", "build = None\ndef fill():\n    global build\n    build = print",
+    ],
+)  # fmt: skip
+def test_what_may_be_a_function_is_left_to_the_trial(tmp_path: Path, text: str) -> None:
+    (tmp_path / "my.py").write_text(text, encoding="utf-8")
+    ask(SENTENCE, f"{tmp_path / 'my.py'}:build")
 
 
 @pytest.mark.parametrize(
