@@ -36,14 +36,25 @@ def _is_value(module: ast.Module, name: str) -> bool:
     bound = list(_bound(module))
     if bound.count(name) != 1 or "*" in bound or _hides_names(module):
         return False
+    return any(target == name and isinstance(value, _VALUES) for target, value in _assigned(module))
+
+
+def _assigned(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
+    """Names that get a value at the module's own level, with the value; those of `a, b = 1, 2` one by one."""
     for each in module.body:
-        match each:
-            case (
-                ast.Assign(targets=[ast.Name(id=target)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=target), value=value)
-            ) if target == name:
-                return isinstance(value, _VALUES)
-    return False
+        targets = (
+            each.targets if isinstance(each, ast.Assign) else [each.target] if isinstance(each, ast.AnnAssign) else []
+        )
+        for target in targets:
+            match target, each:
+                case ast.Name(id=name), (ast.Assign(value=value) | ast.AnnAssign(value=value)):
+                    yield name, value
+                case ast.Tuple(elts=parts), ast.Assign(value=ast.Tuple(elts=values)) if len(parts) == len(values):
+                    yield from (
+                        (part.id, value)
+                        for part, value in zip(parts, values, strict=True)
+                        if isinstance(part, ast.Name)
+                    )
 
 
 def returns_a_tuple(source: bytes, name: str) -> bool:

@@ -93,7 +93,9 @@ def load(source: str) -> Build:
     build = getattr(module, name, None)
     if build is not None and not callable(build):
         kind = type(build).__name__
-        raise WorkloadError(f"{name!r} in {path} is a {kind}; name the function that returns model, batches and loss")
+        raise WorkloadError(
+            f"{name!r} in {path} is of type {kind}; name the function that returns model, batches and loss"
+        )
     if build is None:
         raise WorkloadError(f"{path} has no function {name!r}; name the function that returns model, batches and loss")
     found: Build = build

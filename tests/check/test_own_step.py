@@ -123,7 +123,7 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("gives_no_batches", "the function of batches returned a NoneType; it must return an iterable"),
         ("failing_batches", "the batches of steps.py:failing_batches raised at line "),
         ("absent", "has no function 'absent'"),
-        ("WIDTH", "'WIDTH' in"),
+        ("WIDTH", "steps.py is of type int; name the function that returns model, batches and loss"),
         (
             "calls_backward",
             ") calls backward itself, or holds on to the graph of an earlier step; return the loss alone",

@@ -96,13 +96,14 @@ def test_a_sweep_that_is_none(step: str, sweep: str, message: str) -> None:
         ("my.py:1st", "name one function of the file after the colon, as in my.py:build"),
         ("value.py:STEPS", "'STEPS' in it is a value; name the function that returns model, batches and loss"),
         ("value.py:named", "'named' in it is a value"),
+        ("value.py:second", "'second' in it is a value"),
         ("gpt2-123m", "did you mean 'gpt2-124m'"),
     ],
 )
 def test_a_workload_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.py").write_text(STEP, encoding="utf-8")
-    (tmp_path / "value.py").write_text("STEPS = 3\nnamed: str = 'x'\n", encoding="utf-8")
+    (tmp_path / "value.py").write_text("STEPS = 3\nnamed: str = 'x'\nfirst, second = make(), 2\n", encoding="utf-8")
     (tmp_path / "broken.py").write_text("def build(:\n", encoding="utf-8")
     with pytest.raises(WorkloadError) as error:
         ask(SENTENCE, workload)
@@ -112,7 +113,8 @@ def test_a_workload_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "text",
     [
-        "build = make()", "build = lambda device, settings: (1, 2, 3)", "build = 1\ndef build(): ...",
+        "build = make()", "build, other = make(), 2", "build = lambda device, settings: (1, 2, 3)",
+        "build = 1\ndef build(): ...",
         "build = None\nfrom steps import *", "build = None\ndef fill():\n    global build\n    build = print",
     ],
 )  # fmt: skip
