@@ -290,6 +290,7 @@ def render(
     figures: int | None = None,
     name: str = "",
     sources: Path | str | Iterable[Path | str] = (),
+    judgement: Judgement | None = None,
 ) -> Path:
     """Judge the trials and write the report on them: `report.html`, `report.md`, tables and figures.
 
@@ -301,6 +302,7 @@ def render(
         figures: draw at most so many; None: 90, or 12 for more than 5,000 trials. The tables hold all numbers.
         name: of the report, without an `output`; else that of the first path among the trials.
         sources: of what the report is, without an `output`, where the trials are records; else the paths among them.
+        judgement: of these trials on these claims, where it is known; None: they are judged.
 
     Returns:
         the path of `report.html`.
@@ -322,8 +324,8 @@ def render(
     studio = Studio()
     with collector.paused(), nullcontext() if figures == 0 else studio:
         known, records = read_claims(claims), _records(given)
-        judgement = judge(records, known)
-        page = render_report(judgement, known, records, folder, name=folder.name, figures=figures, studio=studio)
+        judged = judgement or judge(records, known)
+        page = render_report(judged, known, records, folder, name=folder.name, figures=figures, studio=studio)
     if output is None:
         note_sources(folder, sources)
     return page

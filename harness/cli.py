@@ -55,23 +55,25 @@ def check(
     from harness.report.progress import progress
     from harness.report.terminal import console, write_json, write_lines
 
-    with nullcontext(None) if as_json else progress(console()) as on_event:
-        answer = harness.check(
-            sentence, workload, budget_seconds=budget or options.BUDGET_SECONDS, sweep=sweep, rounds=rounds,
-            store=store, device=device, wall_limit_seconds=wall_limit, on_event=on_event, arguments=sys.argv[1:],
-        )  # fmt: skip
-    page = harness.render(
-        answer.records, output, claims=answer.claims, name=answer.question.study, sources=[store, Path(workload)]
-    ) if answer.records else "none: no trial ended"  # fmt: skip
+    with running.stoppable(store):
+        with nullcontext(None) if as_json else progress(console()) as on_event:
+            answer = harness.check(
+                sentence, workload, budget_seconds=budget or options.BUDGET_SECONDS, sweep=sweep, rounds=rounds,
+                store=store, device=device, wall_limit_seconds=wall_limit, on_event=on_event, arguments=sys.argv[1:],
+            )  # fmt: skip
+        page = harness.render(
+            answer.records, output, claims=answer.claims, name=answer.question.study, sources=[store, Path(workload)],
+            judgement=answer.judgement,
+        ) if answer.records else "none: no trial ended"  # fmt: skip
     if as_json:
         write_json(words.as_json(answer, str(page)))
-        return
-    write_lines(["", *words.lines(answer)])
-    for table in filter(None, (words.memory_table(answer), words.why_table(answer))):
-        console().print(table)
-    write_lines(filter(None, [words.why_note(answer), f"trials: {store}", f"report: {page}"]))
+    else:
+        write_lines(["", *words.lines(answer)])
+        for table in filter(None, (words.memory_table(answer), words.why_table(answer))):
+            console().print(table)
+        write_lines(filter(None, [words.why_note(answer), f"trials: {store}", f"report: {page}"]))
     if answer.interrupted:
-        raise typer.Exit(running.INTERRUPTED)
+        raise running.stopped(store)
 
 
 @app.command()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,22 +82,36 @@ def run(
         retry=frozenset(Outcome(word) for word in retry.split(",") if word),
     )  # fmt: skip
     write_lines(scale_note(planned))
-    with progress(console()) as on_event:
-        summary = harness.run(
-            planned, store, launcher=where, options=how, on_event=on_event, arguments=sys.argv[1:]
-        )  # fmt: skip
-    typer.echo(str(summary))
-    some = _holds_trials(store)
-    if some and (gpus or gpus_per_node > 1):
-        _say_what_sharing_cost(store)
-    if report:
-        typer.echo(
-            f"report: {harness.render(store, claims=known)}" if some else f"no report: {store} holds no trial yet"
-        )
+    with stoppable(store):
+        with progress(console()) as on_event:
+            summary = harness.run(
+                planned, store, launcher=where, options=how, on_event=on_event, arguments=sys.argv[1:]
+            )  # fmt: skip
+        typer.echo(str(summary))
+        some = _holds_trials(store)
+        if some and (gpus or gpus_per_node > 1):
+            _say_what_sharing_cost(store)
+        if report:
+            page = f"report: {harness.render(store, claims=known)}" if some else ""
+            typer.echo(page or f"no report: {store} holds no trial yet")
     if summary.interrupted:
-        again = shlex.join(["claimbench", *sys.argv[1:]])
-        typer.echo(f"stopped; what ran is kept in {store}. To go on: {again}", err=True)
-        raise typer.Exit(INTERRUPTED)
+        raise stopped(store)
+
+
+@contextmanager
+def stoppable(store: Path) -> Iterator[None]:
+    """Ctrl-C while no trial runs (at the start, between pilot and rounds, in the report) ends the command as well."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise stopped(store) from None
+
+
+def stopped(store: Path) -> typer.Exit:
+    """Say how to go on, as the last line, and give the end of the command after Ctrl-C."""
+    again = shlex.join(["claimbench", *sys.argv[1:]])
+    typer.echo(f"stopped; what ran is kept in {store}. To go on: {again}", err=True)
+    return typer.Exit(INTERRUPTED)
 
 
 def plan(

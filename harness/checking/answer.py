@@ -16,6 +16,7 @@ from harness.judgement.pairs import ratios
 from harness.judgement.stats import smallest_found, summarise
 from harness.judgement.why import Why, why_of
 from harness.results.record import Record
+from harness.trial.outcome import Outcome
 
 #: A difference counts as found when four runs of five like this one would find it.
 CHANCE = 0.8
@@ -57,6 +58,12 @@ class Answer:
     @property
     def verdict(self) -> Verdict:
         return self.judgement.verdicts[0]
+
+    @property
+    def window_seconds(self) -> float | None:
+        """The shortest window of any trial that counts; None where there is none."""
+        ok = [each for each in self.records if each.outcome is Outcome.OK and not each.superseded]
+        return min((math.fsum(each.step_seconds) for each in ok if each.step_seconds), default=None)
 
     @property
     def arms(self) -> Mapping[str, ArmResult]:

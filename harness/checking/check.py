@@ -28,6 +28,10 @@ from harness.trial.nvml import meters
 #: Words after which more rounds would change nothing: the pilot's answer is the answer.
 HOPELESS = frozenset({Word.INVALID, Word.NOT_TESTABLE, Word.NOT_COMPARABLE, Word.NOT_RUN})
 
+#: Why there is no verdict after Ctrl-C.
+STOPPED_IN_PILOT = "it was stopped in the pilot, before a round that counts; given again, the command begins anew"
+STOPPED_IN_FIRST = "it was stopped before a first round was whole; given again, the command goes on"
+
 #: Before the rounds of each block that a check fixed, in the second line of the text of its run.
 FIXED = "# rounds, fixed after the pilot: "
 
@@ -90,13 +94,15 @@ class _Check:
             return self._rounds(known)
         pilot, summary = self._pilot(pilot_plan)
         judged = judge(pilot, self.claims)
+        if summary.interrupted and judged.verdicts[0].word not in HOPELESS - {Word.NOT_RUN}:
+            return self._from_pilot(pilot, _not_run(judged, STOPPED_IN_PILOT), interrupted=True)
         if summary.interrupted or judged.verdicts[0].word in HOPELESS:
             return self._from_pilot(pilot, judged, interrupted=summary.interrupted)
         left = self._left()
         times = pilot_times(pilot)
         fits = schedule(self.question, times, seconds=left, gpu=self.environment.has_gpu, rounds=self.rounds)
         if isinstance(fits, TooShort):
-            return self._from_pilot(pilot, _not_run(judged, fits, left))
+            return self._from_pilot(pilot, _not_run(judged, _too_short(fits, left)))
         return self._rounds(fits)
 
     def _left(self) -> float:
@@ -144,6 +150,8 @@ class _Check:
                 ),
             )  # fmt: skip
         answer = self._judged(plan, fits)
+        if summary.interrupted and answer.verdict.word is Word.NOT_RUN:
+            answer = replace(answer, judgement=_not_run(answer.judgement, STOPPED_IN_FIRST))
         return replace(answer, interrupted=summary.interrupted, postponed=summary.rounds_postponed)
 
     def _judged(self, plan: Plan, fits: Schedule) -> Answer:
@@ -193,12 +201,15 @@ def _fixed(text: str, block: str) -> int:
     return rounds if isinstance(rounds, int) else 0
 
 
-def _not_run(judged: Judgement, fits: TooShort, left: float) -> Judgement:
-    """The budget is too short for three rounds, and says so."""
-    reason = (
+def _too_short(fits: TooShort, left: float) -> str:
+    return (
         f"three rounds need about {fits.needed_seconds:.0f} s and {max(left, 0):.0f} s of the budget were left after "
         f"the pilot; raise --budget, or make the step smaller"
     )
+
+
+def _not_run(judged: Judgement, reason: str) -> Judgement:
+    """Without a verdict, whatever the few trials seem to say."""
     verdict: Verdict = replace(
         judged.verdicts[0], word=Word.NOT_RUN, reason=reason, helped="", measured="", value=None, interval=None
     )

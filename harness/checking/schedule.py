@@ -21,7 +21,10 @@ PILOT = Size(warmup_steps=3, steps=3, rounds=1)
 MOST_ROUNDS = 7
 #: The fastest arm's window, seconds, on a GPU and on a CPU.
 WINDOW_SECONDS = {True: 3.0, False: 2.0}
-FEWEST_STEPS, MOST_STEPS = 5, 200
+#: A window that is shorter is not steady (docs/measuring.md); it is taken where no other fits, and said.
+SHORT_WINDOW_SECONDS = 1.0
+#: More steps than this and rounding alone may drive the losses of two arms apart: parity's bounds are for short runs.
+FEWEST_STEPS, MOST_STEPS = 5, 1000
 #: Warm-up of a step that takes longer than this is shorter.
 SLOW_STEP_SECONDS = 0.5
 WARMUP_STEPS, SHORT_WARMUP_STEPS = 8, 4
@@ -83,12 +86,13 @@ def schedule(
     """
     slowest, fastest = max(each.step_seconds for each in times), min(each.step_seconds for each in times)
     warmup = WARMUP_STEPS if slowest <= SLOW_STEP_SECONDS else SHORT_WARMUP_STEPS
-    wanted = min(MOST_STEPS, max(FEWEST_STEPS, math.ceil(WINDOW_SECONDS[gpu] / fastest)))
     usable = seconds * (1 - SPARE)
     fewest = rounds or FEWEST_ROUNDS
-    for steps in dict.fromkeys((wanted, max(FEWEST_STEPS, wanted // 3), FEWEST_STEPS)):
+    first_round = sum(each.around_seconds for each in times)  # the gradient check builds the step anew
+    whole, short = (_steps(window / fastest) for window in (WINDOW_SECONDS[gpu], SHORT_WINDOW_SECONDS))
+    some = _steps_that_fit(times, warmup, (usable - first_round) / fewest)
+    for steps in dict.fromkeys((whole, min(whole, short), min(whole, short, some))):
         costs = [_round_seconds(times, warmup, steps, _scale(question.points, point)) for point in question.points]
-        first_round = sum(each.around_seconds for each in times)  # the gradient check builds the step anew
         points = next((count for count in range(len(costs), 0, -1)
                        if fewest * sum(costs[:count]) + first_round <= usable), 0)  # fmt: skip
         if points or rounds:
@@ -99,6 +103,16 @@ def schedule(
                 size=Size(warmup_steps=warmup, steps=steps, rounds=fitting), points=points, round_seconds=each
             )
     return TooShort(needed_seconds=(FEWEST_ROUNDS * costs[0] + first_round) / (1 - SPARE))
+
+
+def _steps(wanted: float) -> int:
+    return min(MOST_STEPS, max(FEWEST_STEPS, math.ceil(wanted)))
+
+
+def _steps_that_fit(times: Sequence[ArmTimes], warmup: int, seconds: float) -> int:
+    """Of a round at the first point that takes so long; as few as there may be where it is too short for any."""
+    left = seconds - _round_seconds(times, warmup, 0, 1.0)
+    return max(FEWEST_STEPS, math.floor(left / sum(each.step_seconds for each in times)))
 
 
 def _times(record: Record) -> ArmTimes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from harness.checking.answer import Answer, Resolution
-from harness.checking.schedule import Schedule
+from harness.checking.schedule import MOST_STEPS, SHORT_WINDOW_SECONDS, Schedule
 from harness.judgement.judged import ArmResult, Interval, Parity, Word
 from harness.judgement.metrics import metric_named
 from harness.judgement.rows import finite, verdict_objects
@@ -58,12 +58,34 @@ def budget_lines(answer: Answer) -> Iterator[str]:
     missed = f"; {formats.plural(left_out, 'sweep point')} did not fit" if left_out else ""
     missed += f"; {formats.plural(answer.postponed, 'round')} no longer fitted" if answer.postponed else ""
     missed += "; stopped before its end" if answer.interrupted else ""
-    yield f"budget: {spent}; {schedule.size.rounds} rounds of {schedule.size.steps} steps, {_when(schedule)}{missed}"
+    size = f"{schedule.size.rounds} rounds of {schedule.size.steps} steps{_window(answer)}"
+    yield f"budget: {spent}; {size}, {_when(schedule)}{missed}"
+    if answer.window_seconds is not None and answer.window_seconds < SHORT_WINDOW_SECONDS:
+        yield f"window: shorter than the second in which clocks and timers become steady; {_longer(schedule)}"
+    if answer.verdict.measured:
+        yield f"resolution: {_resolution(answer)}"
+
+
+def _window(answer: Answer) -> str:
+    """` (a window of 2.1 s or more)`: the shortest of any trial, as it was measured."""
+    shortest = answer.window_seconds
+    return "" if shortest is None else f" (a window of {shortest:.2g} s or more)"
+
+
+def _longer(schedule: Schedule) -> str:
+    if schedule.size.steps >= MOST_STEPS:
+        return f"{MOST_STEPS:,} steps are the most that a trial takes: make the step larger"
+    return "a larger --budget, beside another --store, makes it longer"
+
+
+def _resolution(answer: Answer) -> str:
+    """What so many rounds can tell apart, in words."""
     found = answer.resolution
-    if found is None:
-        yield "resolution: memory and counts are compared as the largest of all trials, without an interval"
-        return
-    yield f"resolution: ratios differ by {formats.share(found.spread)} between rounds, {_resolved(found)}"
+    if found is not None:
+        return f"ratios differ by {formats.share(found.spread)} between rounds, {_resolved(found)}"
+    if metric_named(answer.verdict.metric).statistic.has_interval:
+        return "not known; it takes two rounds that ran both arms"
+    return "memory and counts are compared as the largest of all trials, without an interval"
 
 
 def _pilot_alone(answer: Answer) -> str:
@@ -163,6 +185,7 @@ def as_json(answer: Answer, report: str) -> dict[str, Any]:
             "steps": schedule.size.steps if schedule else None, "rounds": schedule.size.rounds if schedule else None,
             "points": schedule.points if schedule else None, "interrupted": answer.interrupted,
             "stored_rounds": schedule.stored if schedule else None,
+            "window_seconds": answer.window_seconds if schedule else None,
         },
         "resolution": None if found is None else {
             "rounds": found.rounds, "spread": found.spread, "smallest_difference": finite(found.smallest_ratio - 1),

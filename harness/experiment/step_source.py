@@ -10,6 +10,8 @@ from harness.errors import suggestion
 
 #: Calls by which a module may get names that do not stand in its text.
 _HIDDEN = frozenset({"globals", "vars", "exec", "eval", "setattr"})
+#: What is no function, whatever a run does.
+_VALUES = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -21,10 +23,38 @@ def function_problem(source: bytes, name: str) -> str | None:
         line = f" (line {error.lineno}: {error.msg})" if isinstance(error, SyntaxError) else ""
         return f"cannot be read as Python{line}; mend the file"
     known = set(_bound(module))
+    if _is_value(module, name):
+        return f"{name!r} in it is a value; name the function that returns model, batches and loss"
     if name in known or "*" in known or "__getattr__" in known or _hides_names(module):
         return None
     functions = [each.name for each in module.body if isinstance(each, ast.FunctionDef | ast.ClassDef)]
     return f"it has no function {name!r}{suggestion(name, functions)}"
+
+
+def _is_value(module: ast.Module, name: str) -> bool:
+    """Whether the one thing that a module calls by this name is a number, a text or the like, written out."""
+    bound = list(_bound(module))
+    if bound.count(name) != 1 or "*" in bound or _hides_names(module):
+        return False
+    return any(target == name and isinstance(value, _VALUES) for target, value in _assigned(module))
+
+
+def _assigned(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
+    """Names that get a value at the module's own level, with the value; those of `a, b = 1, 2` one by one."""
+    for each in module.body:
+        targets = (
+            each.targets if isinstance(each, ast.Assign) else [each.target] if isinstance(each, ast.AnnAssign) else []
+        )
+        for target in targets:
+            match target, each:
+                case ast.Name(id=name), (ast.Assign(value=value) | ast.AnnAssign(value=value)):
+                    yield name, value
+                case ast.Tuple(elts=parts), ast.Assign(value=ast.Tuple(elts=values)) if len(parts) == len(values):
+                    yield from (
+                        (part.id, value)
+                        for part, value in zip(parts, values, strict=True)
+                        if isinstance(part, ast.Name)
+                    )
 
 
 def returns_a_tuple(source: bytes, name: str) -> bool:

@@ -33,6 +33,9 @@ def model_problem(model: str, folder: Path) -> str | None:
         return None
     step = _STEP.fullmatch(model)
     path = step["file"] if step else model
+    file, colon, _ = model.rpartition(":")
+    if not step and colon and file.endswith(".py"):
+        return f"model {model!r}: name one function of the file after the colon, as in {file}:build"
     if not step and "/" not in model and not model.endswith((".json", ".py")) and not os.path.exists(folder / model):
         return (
             f"unknown model {model!r}{suggestion(model, BUILT_IN_MODELS)} (or a config.json, a folder, file.py:build)"

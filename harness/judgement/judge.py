@@ -27,7 +27,7 @@ from harness.judgement.same_training import parity_at
 from harness.judgement.scope import scope_of
 from harness.judgement.site import Absent, Site, blocks_of, find, locate, machine_of, standing
 from harness.judgement.statements import against_baseline, beside, judge_expected, judge_reported, shown_metric
-from harness.judgement.verdict import decide, helped
+from harness.judgement.verdict import decide, helped, too_few
 from harness.judgement.words import claimed, measured
 from harness.results import collector
 from harness.results.record import Record
@@ -49,7 +49,8 @@ def judge(records: Iterable[Record], claims: Claims) -> Judgement:
 
 def judge_claim(claim: Claim, by_study: dict[str, list[BlockResult]]) -> Verdict:
     """One claim, on the blocks of its study (and, for orders, of the studies of its entries)."""
-    blocks = blocks_of(claim.study, claim.device, by_study.get(claim.study, ()))
+    own = by_study.get(claim.study, ())
+    blocks = blocks_of(claim.study, claim.device, own, sentence=claim.check or claim.statement)
     everything = [block for group in by_study.values() for block in group] if claim.order else []
     if claim.form == "order" and claim.metric is not None:
         site = None if isinstance(blocks, Absent) else locate(claim, blocks)
@@ -99,7 +100,12 @@ def _gated(metric: Metric, site: Site, finding: Finding) -> Finding:
     parity = parity_at(site)
     if not metric.gated or parity.holds is not False or finding.word not in MEASURED:
         return finding
-    reason = f"measured {finding.measured}, but parity fails: {parity.reason}"
+    if finding.word is Word.INCONCLUSIVE and too_few(metric, finding.interval):
+        return replace(finding, reason=f"{finding.reason}; so far parity fails: {parity.reason}")
+    reason = (
+        f"the cell did not train what it is compared with, so that {finding.measured} is no answer, whichever way it "
+        f"points; parity fails: {parity.reason}"
+    )
     return Finding(word=Word.FAST_BUT_DIFFERENT, reason=reason, measured=finding.measured, interval=finding.interval,
                    helped=finding.helped, details=finding.details)  # fmt: skip
 
@@ -189,7 +195,7 @@ def _other_baseline(claim: Claim, metric: Metric | None, site: Site) -> tuple[st
 
 def _word_at(claim: Claim, metric: Metric, site: Site, found: Measured) -> Word:
     """The verdict at another place than the claim's own, by the one figure measured there."""
-    if metric.gated and parity_at(site).holds is False:
+    if metric.gated and parity_at(site).holds is False and not too_few(metric, found.interval):
         return Word.FAST_BUT_DIFFERENT
     return decide(claim, metric, found).word if claim.bounds != (None, None) else Word.REPORTED
 

@@ -29,7 +29,7 @@ LEAVE_A_MARK = frozenset({
 
 def doubt(site: Site) -> Absent | None:
     """Why the arms of a user's step must not be compared; None where they may."""
-    reason = _drawn_anew(site.block) or _ignored(site.arm, site.baseline)
+    reason = _drawn_anew(site.block) or _no_number(site.baseline) or _ignored(site.arm, site.baseline)
     return Absent(word=Word.INVALID, reason=reason) if reason else None
 
 
@@ -46,9 +46,22 @@ def _drawn_anew(block: BlockResult) -> str:
                     "generator with a seed of its own"
                 )
         if _apart(one, other):
+            losses = f"{_shown(one.losses[0])} and {_shown(other.losses[0])}"
             return (
                 f"two trials of the same seed and settings (round {one.round}, {one.arm} and {other.arm}) have first "
-                f"losses {one.losses[0]:.6g} and {other.losses[0]:.6g}: something draws numbers that nothing seeds"
+                f"losses {losses}: something draws numbers that nothing seeds"
+            )
+    return ""
+
+
+def _no_number(baseline: ArmResult) -> str:
+    """A baseline that trains nothing: every later loss is none either, and parity has nothing to compare with."""
+    for trial in _ok(baseline.trials):
+        if BATCH in trial.figures and trial.losses and not _finite(trial.losses[0]):
+            return (
+                f"the loss is no number ({_shown(trial.losses[0])}) from step 1 on (round {trial.round}, {trial.arm}), "
+                "so nothing is trained and no difference between arms means anything; look for a division by zero, a "
+                "logarithm of none, or a fully masked row in what build returns"
             )
     return ""
 
@@ -67,8 +80,18 @@ def _apart(one: Record, other: Record) -> bool:
     if not one.losses or not other.losses:
         return False
     first, second = one.losses[0], other.losses[0]
-    both = isinstance(first, int | float) and isinstance(second, int | float)
-    return both and not math.isclose(first, second, rel_tol=SAME_LOSS, abs_tol=SAME_LOSS)
+    if not _finite(first) or not _finite(second):
+        return _shown(first) != _shown(second)
+    return not math.isclose(first, second, rel_tol=SAME_LOSS, abs_tol=SAME_LOSS)
+
+
+def _finite(loss: float | None) -> bool:
+    """A loss that is no number is stored as null."""
+    return loss is not None and math.isfinite(loss)
+
+
+def _shown(loss: float | None) -> str:
+    return "nan" if loss is None else f"{loss:.6g}"
 
 
 def _ignored(arm: ArmResult, baseline: ArmResult) -> str:

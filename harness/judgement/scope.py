@@ -12,7 +12,7 @@ from harness.judgement.metrics import Metric
 from harness.judgement.pairs import measure
 from harness.judgement.same_training import parity_at
 from harness.judgement.site import Site, machine_of, one_a_point, site_in, standing
-from harness.judgement.verdict import decide
+from harness.judgement.verdict import decide, too_few
 
 HOLDS = frozenset({Word.CONFIRMED, Word.REACHED})
 #: What becomes of a claim at a point, in words; where none of the words applies there is no figure.
@@ -76,7 +76,7 @@ def _point(claim: Claim, metric: Metric, site: Site) -> dict[str, Any]:
         return {**point, "word": absent.word if absent else Word.NOT_TESTABLE, "reason": reason}
     decision = decide(claim, metric, found)
     parity = parity_at(site)
-    failed = metric.gated and parity.holds is False
+    failed = metric.gated and parity.holds is False and not too_few(metric, found.interval)
     word = Word.FAST_BUT_DIFFERENT if failed else decision.word
     interval = found.interval
     return {**point, "value": interval.value, "low": interval.low, "high": interval.high, "rounds": interval.rounds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from harness.judgement.judged import ArmResult, BlockResult, Word
 from harness.judgement.metrics import Metric
 from harness.judgement.places import find_arm, fits
 from harness.judgement.quantities import numeric
+from harness.judgement.sentence import CHECK_STUDY
 from harness.judgement.validity import on_gpu
 from harness.trial.outcome import Outcome
 
@@ -50,11 +52,20 @@ class _Arm:
     result: ArmResult
 
 
-def blocks_of(study: str, device: str, blocks: Iterable[BlockResult]) -> list[BlockResult] | Absent:
-    """The blocks of a study that a claim may be judged on, the best first (`_rank`)."""
+def blocks_of(
+    study: str, device: str, blocks: Iterable[BlockResult], *, sentence: str = ""
+) -> list[BlockResult] | Absent:
+    """The blocks of a study that a claim may be judged on, the best first (`_rank`).
+
+    Args:
+        sentence: of the claim, where it is one: a study of `claimbench check` is measured by asking it again.
+    """
     own = [block for block in blocks if block.study == study]
     if not own:
         remedy = f"`claimbench run --study {study}` runs it"
+        if study.startswith(CHECK_STUDY):
+            asked = shlex.quote(sentence) if sentence else "SENTENCE"
+            remedy = f"`claimbench check {asked} --workload FILE.py:build` measures it"
         return Absent(word=Word.NOT_RUN, reason=f"no trial of study {study!r} is stored; {remedy}")
     usable = [block for block in own if device == "any" or is_gpu(block)]
     if not usable and not any(ok_count(arm) for block in own for arm in block.arms):
@@ -100,9 +111,18 @@ def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
         return here
     sites = [site for block in here if (site := site_in(block, claim.cell, claim.baseline)) is not None]
     if not sites:
-        lacking = " or ".join(f"{show_settings(each)!r}" for each in (claim.cell, claim.baseline))
-        return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} has no trial of {lacking}")
+        return Absent(word=Word.NOT_RUN, reason=f"study {claim.study!r} has {_lacking(claim, here)}")
     return max(sites, key=worth)
+
+
+def _lacking(claim: Claim, blocks: Sequence[BlockResult]) -> str:
+    """Which of a claim's two arms no block has; an arm without its block's baseline is there under its name."""
+    names = {arm.name for block in blocks for arm in block.arms}
+    wanted = {f"{show_settings(each)}": each for each in (claim.cell, claim.baseline)}
+    absent = [name for name, each in wanted.items()
+              if name not in names and not any(find(block, each) for block in blocks)]  # fmt: skip
+    words = [f"{name!r}" for name in absent or wanted]
+    return f"no trial of {' or '.join(words)}" if absent else f"no trials of {' and '.join(words)} in one block"
 
 
 def worth(site: Site) -> tuple[bool, bool, bool, int, int, str]:

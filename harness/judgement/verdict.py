@@ -53,7 +53,7 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
         return Decision(word=Word.INCONCLUSIVE, reason=f"{found.overflowed}: {settled}")
     if ends is None:
         return Decision(word=Word.INCONCLUSIVE, reason="a single round gives no interval; run three at least")
-    if metric.statistic.has_interval and 0 < interval.rounds < FEWEST_ROUNDS:
+    if too_few(metric, interval):
         few = f"{interval.rounds} rounds are too few to judge {span(metric, interval, claim.bounds)} by"
         return Decision(word=Word.INCONCLUSIVE, reason=f"{few}; run three at least")
     if claim.form == "up-to":
@@ -62,6 +62,11 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
     word = word_for(low, high, *ends)
     needed = _needed(metric, found, low, high) if word is Word.INCONCLUSIVE else None
     return Decision(word=word, reason=_sentence(word, claim, metric, interval, needed), rounds_needed=needed)
+
+
+def too_few(metric: Metric, interval: Interval | None) -> bool:
+    """Whether there are rounds, and not enough of them for any verdict: parity's neither."""
+    return interval is not None and metric.statistic.has_interval and 0 < interval.rounds < FEWEST_ROUNDS
 
 
 def helped(metric: Metric, interval: Interval | None) -> str:

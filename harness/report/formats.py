@@ -15,6 +15,8 @@ from harness.judgement.words import digits
 ABSENT = "–"
 #: File systems allow 255 bytes, readers less.
 LONGEST_SLUG = 60
+#: A word of the language at the start of a text: names of settings, files and functions have other signs in them.
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,;:.!?…)]*(?:\s|$)")
 
 
 def ratio(value: float | None) -> str:
@@ -87,12 +89,13 @@ def moment(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """A clause as a sentence: a capital letter, a full stop."""
+    """A clause as a sentence: a capital letter, unless it begins with a name (`precision=bf16`, `my.py:build`), and a
+    full stop."""
     text = text.strip()
     if not text:
         return ""
     stop = "" if text.endswith((".", "!", "?", "…")) else "."
-    return f"{text[0].upper()}{text[1:]}{stop}"
+    return f"{text[0].upper() if _WORD.match(text) else text[0]}{text[1:]}{stop}"
 
 
 def figure(name: str, value: float) -> str:

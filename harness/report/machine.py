@@ -36,7 +36,7 @@ class Machine:
 
 
 def describe(records: Sequence[Record], matrix: str = "matrix.yaml") -> Machine:
-    """Sum up the environments of all records; `matrix` is the file that has their studies."""
+    """Sum up the environments of all records; `matrix` is the file that has their studies (`reproduce.commands`)."""
     environments = _environments(records)
     titles = _titles([environment for environment, _ in environments])
     return Machine(
@@ -45,7 +45,7 @@ def describe(records: Sequence[Record], matrix: str = "matrix.yaml") -> Machine:
         facts=_facts(environments[0][0]) if environments else (),
         when=_when(records),
         trials=_trials(records),
-        warning=_warning(records, titles),
+        warning=_warning(records, titles, checks=not matrix),
         environment=_table(environments),
         commands=commands(records, matrix),
     )
@@ -146,11 +146,15 @@ def _trials(records: Sequence[Record]) -> str:
     return f"{formats.plural(len(records), 'trial')}{f' ({parts})' if parts else ''}"
 
 
-def _warning(records: Sequence[Record], titles: Sequence[str]) -> str:
+def _warning(records: Sequence[Record], titles: Sequence[str], *, checks: bool) -> str:
+    if not records and checks:
+        return "Nothing is stored yet: no trial came to its end. Give the same command again."
     if not records:
         return "Nothing is stored yet, so every claim is “not run”. Run: claimbench run --matrix matrix.yaml"
     smoke = any(record.scale == "smoke" for record in records)
     cpu = not any(record.environment.get("devices") for record in records)
+    if checks and cpu and not smoke:
+        return "Run on a CPU: the verdicts speak of this CPU, with noise labels only, and say nothing about a GPU."
     if smoke or cpu:
         what = " on a ".join([*(["Smoke scale"] if smoke else []), *(["CPU"] if cpu else [])])
         what = what if smoke else "Run on a CPU"

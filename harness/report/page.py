@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from markupsafe import Markup
@@ -15,7 +15,7 @@ from harness.report.claim_page import ClaimPage, claim_pages
 from harness.report.figures.gallery import Gallery
 from harness.report.machine import Machine, describe
 from harness.report.overview import Overview, overview
-from harness.report.reproduce import again
+from harness.report.reproduce import again, checks_alone
 from harness.results.record import Record
 
 #: Rows of excluded trials on the page; all are in `tables/excluded.csv`.
@@ -32,6 +32,8 @@ class Page:
 
     name: str
     machine: Machine
+    checks: bool
+    """All of it is of `claimbench check`: there is no matrix to run."""
     again: dict[str, str]
     """Claim → the command that measures it again."""
     counts: tuple[verdicts.Count, ...]
@@ -58,9 +60,14 @@ def build(judgement: Judgement, claims: Claims, records: Sequence[Record], galle
     pages = claim_pages(judgement, claims, gallery)
     excluded = excluded_rows(judgement.excluded)
     whole = overview(judgement, claims, gallery)
+    commands = {one.verdict.claim: again(one.claim, records) for one in pages}
+    checks = checks_alone(records, claims)
+    machine = describe(records, "" if checks else "matrix.yaml" if pages or not records else UNKNOWN_MATRIX)
+    if checks:  # what a matrix would fill is not missing here
+        whole = replace(whole, parts=tuple(part for part in whole.parts if not part.missing))
+        machine = replace(machine, commands=(*machine.commands, *commands.values()))
     return Page(
-        name=name, machine=describe(records, "matrix.yaml" if pages or not records else UNKNOWN_MATRIX),
-        again={one.verdict.claim: again(one.claim, records) for one in pages},
+        name=name, machine=machine, checks=checks, again=commands,
         counts=verdicts.counts(judgement.verdicts), claims=pages,
         looks=tuple((word.value, look) for word, look in verdicts.LOOKS.items() if word in present),
         claims_table=_claims_table(pages), studies=tables.studies(judgement.blocks[:BLOCKS_SHOWN]), overview=whole,

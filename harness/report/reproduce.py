@@ -6,7 +6,8 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from harness.judgement.claims import Claim
+from harness.experiment.study import FEWEST_ROUNDS
+from harness.judgement.claims import Claim, Claims
 from harness.judgement.sentence import CHECK_STUDY
 from harness.report import formats
 from harness.results.record import Record
@@ -20,6 +21,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "flash": ("flash-attn",),
 }
 BUILT = ("deepspeed", "flash")
+#: The store of a sentence that is checked again.
+AGAIN = "again.sqlite"
 BUILD_TOOLS = 'pip install "setuptools<82" wheel py-cpuinfo hjson ninja msgpack einops'
 
 
@@ -27,10 +30,16 @@ def commands(records: Sequence[Record], matrix: str = "matrix.yaml") -> tuple[st
     """Code, packages, studies, report; the studies of `claimbench check` have sentences of their own (`again`).
 
     Args:
-        matrix: the file that has the studies; records do not name it.
+        matrix: the file that has the studies; records do not name it. Empty: none has, they are of `claimbench check`.
     """
     runs = _runs(records, matrix)
     return (*_checkout(records), *_installs(records), *runs, *(["claimbench report"] if runs else []))
+
+
+def checks_alone(records: Sequence[Record], claims: Claims) -> bool:
+    """Whether trials, or where there are none the claims, are of `claimbench check`: no matrix has their studies."""
+    studies = {each.study for each in records} or {each.study for each in claims.all()}
+    return bool(studies) and all(study.startswith(CHECK_STUDY) for study in studies)
 
 
 def again(claim: Claim, records: Sequence[Record]) -> str:
@@ -38,9 +47,13 @@ def again(claim: Claim, records: Sequence[Record]) -> str:
     studies = dict.fromkeys([claim.study, *(entry.study for entry in claim.order if entry.study)])
     trials = [each for each in records if each.study in studies]
     if claim.study.startswith(CHECK_STUDY):
-        model = trials[0].model if trials else "gpt2-124m"
+        model = trials[0].model if trials else "FILE.py:build"
         sentence = shlex.quote(claim.check or claim.statement)
-        return f"claimbench check {sentence} --workload {shlex.quote(model)}{_sweep(trials)}"
+        # beside the store that has these trials nothing would be measured
+        return (
+            f"claimbench check {sentence} --workload {shlex.quote(model)}{_sweep(trials)}{_rounds(trials)}"
+            f"{_device(trials)} --store {AGAIN}"
+        )
     return f"claimbench run{_scale(trials)} {_named(studies)}"
 
 
@@ -50,6 +63,16 @@ def _sweep(trials: Sequence[Record]) -> str:
     for axis, value in (item for each in trials for item in (each.sweep or {}).items()):
         points.setdefault(axis, {})[formats.settings({axis: value}).partition("=")[2]] = None
     return "".join(f" --sweep {axis}={','.join(values)}" for axis, values in points.items())
+
+
+def _rounds(trials: Sequence[Record]) -> str:
+    """As many as were run; a pilot alone has none that count."""
+    rounds = max((each.round for each in trials), default=0)
+    return f" --rounds {rounds}" if rounds >= FEWEST_ROUNDS else ""
+
+
+def _device(trials: Sequence[Record]) -> str:
+    return " --device cpu" if trials and not any(each.environment.get("devices") for each in trials) else ""
 
 
 def _scale(trials: Sequence[Record]) -> str:
@@ -110,4 +133,4 @@ def _runs(records: Sequence[Record], matrix: str) -> list[str]:
         groups.setdefault(count, []).append(study)
     runs = [f"claimbench run --matrix {matrix}{scale} --rounds {count} {_named(studies)}"
             for count, studies in groups.items()]  # fmt: skip
-    return runs if records else [f"claimbench run --matrix {matrix}"]
+    return runs if records or not matrix else [f"claimbench run --matrix {matrix}"]

@@ -15,6 +15,8 @@ from harness.report import formats
 VIEWS = ("allocated", "reserved", "device", "host")
 #: Figures of nearly every trial, which have a section of their own.
 SHOWN_ELSEWHERE = frozenset({"predicted_bytes"})
+#: What names end in that hold trials together and measure nothing.
+HASH = "_sha256"
 
 
 Found = TypeVar("Found")
@@ -89,7 +91,8 @@ def figures_table(blocks: Sequence[BlockResult]) -> Table | None:
     """Means over the ok trials of whatever a kind measures beyond a record's own fields; None where there is none."""
     lead = _lead_columns(blocks)
     arms = [(block, arm, figure_means(arm)) for block in blocks for arm in block.arms]
-    names = list(dict.fromkeys(name for _, _, figures in arms for name in figures if name not in SHOWN_ELSEWHERE))
+    names = list(dict.fromkeys(name for _, _, figures in arms for name in figures
+                               if name not in SHOWN_ELSEWHERE and not name.endswith(HASH)))  # fmt: skip
     if not names:
         return None
     rows = [

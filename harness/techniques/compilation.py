@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: What torch calls each run of compiled code in a profile, before the number of its frame and compilation.
 _REGION = "Torch-Compiled Region"
+#: Where the loss is the user's: what it may have done.
+_CAPTURED = "; does loss call the model that it is given, and not one that it took from build?"
 _WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
@@ -78,7 +80,7 @@ class Compilation(Technique):
         word, given_up = f"{facts['frames']} frames", _given_up(facts["eager_frames"])
         fault = None
         if facts["frames"] == 0:
-            fault = "no frame was compiled"
+            fault = "no frame was compiled" + (_CAPTURED if run.own is not None else "")
         elif facts["regions"] == 0:
             word += ", none ran"
             fault = f"a step ran no compiled code{f': {given_up}' if given_up else ''}"

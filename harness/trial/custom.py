@@ -19,12 +19,13 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.errors import WorkloadError
+from harness.errors import WorkloadError, suggestion
 
 if TYPE_CHECKING:
     import torch
@@ -90,7 +91,12 @@ def load(source: str) -> Build:
     except Exception as error:
         raise told(error, f"{path} cannot be imported", file) from error
     build = getattr(module, name, None)
-    if not callable(build):
+    if build is not None and not callable(build):
+        kind = type(build).__name__
+        raise WorkloadError(
+            f"{name!r} in {path} is of type {kind}; name the function that returns model, batches and loss"
+        )
+    if build is None:
         raise WorkloadError(f"{path} has no function {name!r}; name the function that returns model, batches and loss")
     found: Build = build
     return found
@@ -103,11 +109,9 @@ def call(build: Build, source: str, device: torch.device, settings: Mapping[str,
         WorkloadError: it raises, or returns something else.
     """
     seed_everything(seed)
-    try:
+    code = getattr(build, "__code__", None)
+    with blamed(source, Path(getattr(code, "co_filename", ""))):
         made = build(device, dict(settings))
-    except Exception as error:
-        code = getattr(build, "__code__", None)
-        raise told(error, f"{source} raised", Path(getattr(code, "co_filename", ""))) from error
     return checked(made, source, device)
 
 
@@ -131,13 +135,39 @@ def checked(made: object, source: str, device: torch.device) -> TrainingStep:
         problem = f"the model is a {type(step.model).__name__}, and must be a torch.nn.Module"
     elif not callable(step.loss):
         problem = f"the loss is a {type(step.loss).__name__}, and must be a function of (model, batch)"
-    elif not callable(step.batches) and not isinstance(step.batches, Iterable):
-        problem = f"the batches are a {type(step.batches).__name__}, and must be iterable"
     else:
-        problem = _model_problem(step.model, device)
+        problem = _batches_problem(step.batches) or _options_problem(step) or _model_problem(step.model, device)
     if problem is not None:
         raise WorkloadError(f"{source}: {problem}")
     return step
+
+
+def _batches_problem(batches: object) -> str | None:
+    """A few steps would not show that they end and cannot begin again: that is looked at here."""
+    kind = type(batches).__name__
+    if not callable(batches) and not isinstance(batches, Iterable):
+        return f"the batches are a {kind}, and must be iterable"
+    if isinstance(batches, Iterator):
+        return (
+            f"the batches are a {kind}, which ends after one pass and cannot begin again; return a list, a DataLoader, "
+            "or a function that begins anew, such as the generator function itself, not called"
+        )
+    return None
+
+
+def _options_problem(step: TrainingStep) -> str | None:
+    from harness.techniques.registry import axis_table
+
+    for name, taken in (("evidence", "nothing"), ("tokens", "a batch"), ("optimizer", "parameters")):
+        part = getattr(step, name)
+        if part is not None and not callable(part):
+            return f"{name} is a {type(part).__name__}, and must be a function of {taken}"
+    if isinstance(step.honours, str) or not isinstance(step.honours, Collection):
+        return f"honours is {step.honours!r}, and must be a set of axes, as {{'workers'}}"
+    unknown = next((each for each in step.honours if each not in axis_table()), None)
+    if unknown is not None:
+        return f"honours names {unknown!r}, which is no axis{suggestion(unknown, axis_table(), 'claimbench doctor')}"
+    return None
 
 
 def _model_problem(model: nn.Module, device: torch.device) -> str | None:
@@ -165,6 +195,23 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+
+
+@contextmanager
+def blamed(part: str, file: Path) -> Iterator[None]:
+    """An exception in here is told as one of `part`, with the line of the user's file. Out of memory stays that.
+
+    Raises:
+        WorkloadError: in place of any other exception.
+    """
+    try:
+        yield
+    except WorkloadError:
+        raise
+    except Exception as error:
+        if "out of memory" in str(error).lower():
+            raise
+        raise told(error, f"{part} raised", file) from error
 
 
 def told(error: Exception, what: str, file: Path) -> WorkloadError:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from harness.errors import WorkloadError
+from harness.trial.custom import blamed
 
 #: Tokens (padding included), samples, and tokens that are not padding: a tensor where a mask on the device says so.
 Sizes = tuple[int, int, int | torch.Tensor]
@@ -17,16 +19,16 @@ Sizes = tuple[int, int, int | torch.Tensor]
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
-def endless(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str) -> Iterator[Any]:
+def endless(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, file: Path) -> Iterator[Any]:
     """The batches, over and over.
 
     Raises:
-        WorkloadError: there are none, or they cannot be gone through again.
+        WorkloadError: there are none, they cannot be gone through again, or drawing one raises.
     """
     passes = 0
     while True:
         count = 0
-        for batch in batches() if callable(batches) else batches:
+        for batch in _one_pass(batches, source, file):
             count += 1
             yield batch
         if not count:
@@ -35,6 +37,15 @@ def endless(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str) -
                 "function that begins anew" if passes else f"{source}: there is no batch"
             )  # fmt: skip
         passes += 1
+
+
+def _one_pass(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, file: Path) -> Iterator[Any]:
+    with blamed(f"the batches of {source}", file):
+        made = batches() if callable(batches) else batches
+        if not isinstance(made, Iterable) and not hasattr(made, "__getitem__"):
+            kind = type(made).__name__
+            raise WorkloadError(f"{source}: the function of batches returned a {kind}; it must return an iterable")
+        yield from made
 
 
 def moved(batch: Any, device: torch.device, *, non_blocking: bool) -> Any:

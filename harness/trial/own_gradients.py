@@ -45,7 +45,7 @@ def _gradient(
     """The gradient of the first step of a step built anew from the same seed, summed over its micro-batches."""
     step = custom.call(own.build, own.source, run.device, {**run.spec.settings, **changes}, run.spec.seed)
     custom.seed_everything(run.spec.seed + 1)
-    batches = own_batches.endless(step.batches, own.source)
+    batches = own_batches.endless(step.batches, own.source, own.file)
     with contextlib.suppress(ValueError):  # a model that knows no eager attention is compared as it is
         inner = transformers_in(step.model)
         if inner is not None and "attention" not in step.honours:

@@ -15,7 +15,7 @@ from torch import nn
 
 from harness.errors import WorkloadError
 from harness.techniques.base import Evidence, Technique
-from harness.trial import custom, foreign, own_batches
+from harness.trial import custom, foreign, own_batches, own_parts
 from harness.trial.custom import TrainingStep
 from harness.trial.outcome import Outcome
 
@@ -42,6 +42,8 @@ class OwnStep:
     applied: frozenset[str] = frozenset()
     """Named axes that the harness itself puts into effect."""
     figures: dict[str, Any] = field(default_factory=dict)
+    began: bool = False
+    """Whether its loss was called."""
 
     def blocks(self) -> list[nn.Module]:
         """The model's repeated blocks; none where none are found."""
@@ -77,15 +79,15 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
         Inert: a named setting cannot be applied to this model.
     """
     source = Path(run.spec.model).name
+    file = Path(run.spec.model.rpartition(":")[0]).resolve()
     build = custom.load(run.spec.model)
     step = custom.call(build, source, run.device, run.spec.settings, run.spec.seed)
     custom.seed_everything(run.spec.seed + 1)
-    batches = own_batches.endless(step.batches, source)
+    batches = own_batches.endless(step.batches, source, file)
     first = next(batches)
     own = OwnStep(
-        source=source, file=Path(run.spec.model.rpartition(":")[0]).resolve(), build=build, step=step,
-        named=foreign.named_axes(run.spec), transformers=transformers_in(step.model),
-        padded=own_batches.is_padded(first),
+        source=source, file=file, build=build, step=step, named=foreign.named_axes(run.spec),
+        transformers=transformers_in(step.model), padded=own_batches.is_padded(first),
     )  # fmt: skip
     own.figures.update(
         first_batch_sha256=own_batches.batch_hash(first), first_weights_sha256=own_batches.weights_hash(step.model)
@@ -104,10 +106,11 @@ def _hang_in(run: TrainingRun, own: OwnStep, batches: Any) -> None:
     run.config = getattr(own.transformers or step.model, "config", None)
     run.batches = batches
     run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=bool(run.cell["non_blocking"]))
-    run.sizes = lambda batch: own_batches.sizes(batch, step.tokens)
+    tokens = own_parts.tokens(own)
+    run.sizes = lambda batch: own_batches.sizes(batch, tokens)
     run.loss_of = lambda batch: loss_of(own, own.step, run.call, batch)
-    if step.optimizer is not None:
-        run.make_optimizer = step.optimizer
+    run.backward = own_parts.backward(own, run.backward)
+    run.make_optimizer = own_parts.optimizer(own) or run.make_optimizer
 
 
 def after_process(run: TrainingRun) -> None:
@@ -126,23 +129,30 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
     Raises:
         WorkloadError: it raises, or gives no scalar with gradient.
     """
-    try:
-        loss = step.loss(model, batch)
-    except Exception as error:
-        if "out of memory" in str(error).lower():
+    name = own_parts.named("loss", step.loss, own)
+    first, own.began = not own.began and not _has_gradients(own.step.model), True
+    with custom.blamed(f"the loss of {own.source}", own.file):
+        try:
+            loss = step.loss(model, batch)
+        except RuntimeError as error:
+            if "No available kernel" in str(error):
+                raise WorkloadError(_no_kernel(own)) from error
             raise
-        if "No available kernel" in str(error):
-            raise WorkloadError(_no_kernel(own)) from error
-        raise custom.told(error, f"the loss of {own.source} raised", own.file) from error
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise WorkloadError(f"the loss of {own.source} returned {shape}; it must return a scalar tensor")
+        raise WorkloadError(f"{name} returned {shape}; it must return a scalar tensor")
+    if first and _has_gradients(own.step.model):
+        raise WorkloadError(f"{name} {own_parts.BACKWARD}")
     if not loss.requires_grad:
         raise WorkloadError(
-            f"the loss of {own.source} has no gradient: it was detached or computed under no_grad, or reentrant "
+            f"{name} has no gradient: it was detached or computed under no_grad, or reentrant "
             "checkpointing met inputs without one"
         )
     return loss
+
+
+def _has_gradients(model: nn.Module) -> bool:
+    return any(parameter.grad is not None for parameter in model.parameters())
 
 
 def _no_kernel(own: OwnStep) -> str:
@@ -173,7 +183,7 @@ def prove(run: TrainingRun, result: TrialResult) -> None:
     """The user's own evidence into the result, and a word on what nobody proves."""
     own = run.own
     assert own is not None
-    given = dict(own.step.evidence()) if own.step.evidence is not None else {}
+    given = own_parts.evidence(own)
     faults = []
     for axis in sorted(own.named & {*own.step.honours, *given}):
         if axis in given:

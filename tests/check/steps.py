@@ -160,6 +160,115 @@ def one_pass(device: Any, settings: Mapping[str, Any]) -> Any:
     return Model(), iter(batches()), loss
 
 
+def generates(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), (batch for batch in batches()), loss
+
+
+def begins_once(device: Any, settings: Mapping[str, Any]) -> Any:
+    """A function that gives the same iterator again."""
+    drawn = iter(batches())
+    return Model(), lambda: drawn, loss
+
+
+def gives_no_batches(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), lambda: None, loss
+
+
+def failing_batches(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model(), lambda: [{"ids": each}["x"] for each in batches()], loss
+
+
+def calls_backward(device: Any, settings: Mapping[str, Any]) -> Any:
+    def stepped(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        found = loss(model, batch)
+        found.backward()
+        return found
+
+    return Model(), batches(), stepped
+
+
+def calls_backward_and_clears(device: Any, settings: Mapping[str, Any]) -> Any:
+    def stepped(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        found = loss(model, batch)
+        found.backward()
+        model.zero_grad()
+        return found
+
+    return Model(), batches(), stepped
+
+
+def keeps_its_graph(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Each gradient would count twice, and nothing would raise."""
+
+    def stepped(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        found = loss(model, batch)
+        found.backward(retain_graph=True)
+        return found
+
+    return Model(), batches(), stepped
+
+
+def captured_model(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Model()
+    return model, batches(), lambda _, batch: loss(model, batch)
+
+
+def parted(**parts: Any) -> TrainingStep:
+    return TrainingStep(model=Model(), batches=batches(), loss=loss, **parts)
+
+
+def failing_evidence(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"workers"}, evidence=lambda: {"workers": {}["x"]})
+
+
+def evidence_of_a_list(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"workers"}, evidence=lambda: ["workers"])
+
+
+def evidence_in_words(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"workers"}, evidence=lambda: {"workers": "no"})
+
+
+def evidence_of_no_axis(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"workers"}, evidence=lambda: {"worker": True})
+
+
+def evidence_that_is_no_function(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(evidence={"workers": True})
+
+
+def tokens_of_text(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: "many")
+
+
+def failing_tokens(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: batch.size_of_it)
+
+
+def tokens_of_a_tensor(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: torch.tensor(7.0))
+
+
+def no_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=lambda parameters: None)
+
+
+def made_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=torch.optim.SGD(Model().parameters(), lr=0.1))
+
+
+def failing_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=lambda parameters: torch.optim.SGD(parameters, rate=0.1))
+
+
+def honours_no_axis(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"worker"})
+
+
+def honours_a_text(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours="workers")
+
+
 def masked(device: Any, settings: Mapping[str, Any]) -> Any:
     """A mask of a shape that the flash kernel does not take."""
     return Model(mask=torch.ones(2, LENGTH, LENGTH, dtype=torch.bool)), batches(), loss

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shlex
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,10 @@ import harness
 from harness.checking import schedule
 from harness.checking.answer import Resolution
 from harness.checking.words import as_json, budget_lines, lines
+from harness.judgement.judge import judge
 from harness.judgement.judged import Word
 from harness.results.store import Store
+from harness.trial.outcome import Outcome
 from tests.commands import ROOT, claimbench
 
 EXAMPLES = ROOT / "examples"
@@ -169,6 +174,83 @@ def test_no_more_time_is_foretold_than_the_budget_has(tmp_path: Path, monkeypatc
     assert (answer.postponed, answer.verdict.word) == (0, Word.REFUTED_BELOW)
 
 
+# -- Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+SENTENCE = "optimizer=for-loop >= 50x"
+
+
+def stopping(folder: Path) -> str:
+    """A step whose first `build` is Ctrl-C at the command that checks it."""
+    (folder / "pid").write_text(str(os.getpid()), encoding="utf-8")
+    (folder / "stopping.py").write_text(
+        f"""
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})
+from tests.check.steps import good
+
+def build(device, settings):
+    pid = Path(__file__).with_name("pid")
+    if pid.exists():
+        os.kill(int(pid.read_text()), signal.SIGINT)
+        pid.unlink()
+    return good(device, settings)
+""",
+        encoding="utf-8",
+    )
+    return f"{folder}/stopping.py:build"  # the zygote stands in another folder
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)], ids=["text", "json"])
+def test_ctrl_c_ends_with_130_and_how_to_go_on(tmp_path: Path, as_json: tuple[str, ...]) -> None:
+    """With --json it was 0; and after a trial that ran ok, `no trial of … or 'baseline'`."""
+    command = ("check", SENTENCE, "--workload", stopping(tmp_path), "--device", "cpu", *as_json)
+    said = claimbench(*command, cwd=tmp_path)
+    assert said.code == 130, said.out
+    last = said.err.splitlines()[-1]
+    assert last == f"stopped; what ran is kept in check.sqlite. To go on: {shlex.join(['claimbench', *command])}"
+    assert "it was stopped in the pilot" in said.out.lower().replace("\n", " ")
+    if as_json:
+        found = json.loads(said.out)
+        assert (found["verdict"], found["budget"]["interrupted"]) == ("not run", True)
+
+
+def test_ctrl_c_while_no_trial_runs_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(harness, "machine", pressed)
+    said = claimbench("check", SENTENCE, "--workload", "tiny", cwd=tmp_path)
+    assert said.code == 130
+    assert said.err.startswith("stopped; ")
+    assert said.err.endswith(f"To go on: claimbench check '{SENTENCE}' --workload tiny\n")
+
+
+@pytest.mark.parametrize(("trials", "word", "reason"), [
+    (1, Word.NOT_RUN, "it was stopped before a first round was whole"),
+    (6, Word.INCONCLUSIVE, "2 rounds are too few to judge"),
+])  # fmt: skip
+def test_ctrl_c_among_the_rounds(tmp_path: Path, trials: int, word: Word, reason: str) -> None:
+    """Fewer than three rounds give no verdict, and the same command goes on."""
+    arguments: dict[str, Any] = {"sentence": SENTENCE, "workload": "tiny", "device": "cpu", "rounds": 3,
+                                 "store": tmp_path / "check.sqlite"}  # fmt: skip
+    begun = 0
+
+    def press(event: Any) -> None:
+        nonlocal begun
+        begun += type(event).__name__ == "TrialStarted"
+        if type(event).__name__ == "TrialStarted" and begun == 3 + trials:  # the pilot has three
+            os.kill(os.getpid(), signal.SIGINT)
+
+    answer = harness.check(**arguments, on_event=press)
+    assert answer.interrupted
+    assert answer.verdict.word is word
+    assert reason in answer.verdict.reason
+    assert len(answer.records) == trials
+    again = harness.check(**arguments)
+    assert (again.interrupted, again.verdict.word) == (False, Word.REFUTED_BELOW)
+
+
 # -- a check that was cut short ----------------------------------------------------------------------------------------
 
 
@@ -242,12 +324,44 @@ def test_a_difference_that_no_round_can_tell_is_said_without_a_number(folder: Pa
     store = cut_short(folder, "unknown.sqlite", 8, noted=True)
     answer = harness.check(**AT_TWO_SIZES, store=store)
     answer = replace(answer, resolution=Resolution(rounds=4, spread=1.2, smallest_ratio=math.inf))
-    assert list(budget_lines(answer))[1] == (
+    assert list(budget_lines(answer))[-1] == (
         "resolution: ratios differ by 120.0% between rounds, too much for 4 of them to find a true difference, however "
         "large, four times in five"
     )
     found = json.loads(json.dumps(as_json(answer, report=""), allow_nan=False))
     assert found["resolution"]["smallest_difference"] is None
+
+
+def test_the_answer_says_how_long_its_windows_were(folder: Path) -> None:
+    """Steps of milliseconds were measured for 10 ms, and nothing said so."""
+    answer = harness.check(**AT_TWO_SIZES, store=cut_short(folder, "window.sqlite", 8, noted=True))
+    records = [replace(each, step_seconds=[0.5] * 4) for each in answer.records]
+    records[3] = replace(records[3], step_seconds=[0.5, 0.5, 0.25])
+    said = list(budget_lines(replace(answer, records=tuple(records))))
+    assert " steps (a window of 1.2 s or more), all in the store already" in said[0]
+    assert [line.partition(":")[0] for line in said] == ["budget", "resolution"]
+    records[3] = replace(records[3], step_seconds=[0.01] * 2)
+    short = replace(answer, records=tuple(records))
+    said = list(budget_lines(short))
+    assert " steps (a window of 0.02 s or more)" in said[0]
+    assert said[1].endswith("a larger --budget, beside another --store, makes it longer")
+    assert as_json(short, report="")["budget"]["window_seconds"] == pytest.approx(0.02)
+    assert answer.schedule is not None
+    most = replace(answer.schedule, size=replace(answer.schedule.size, steps=schedule.MOST_STEPS))
+    assert list(budget_lines(replace(short, schedule=most)))[1].endswith("make the step larger")
+
+
+def test_what_was_not_measured_has_no_resolution(folder: Path) -> None:
+    """Of a speed whose trials had all crashed it was `memory and counts are compared as the largest …`."""
+    answer = harness.check(**AT_TWO_SIZES, store=cut_short(folder, "crashed.sqlite", 8, noted=True))
+    crashed = [replace(each, outcome=Outcome.CRASH, reason="it fell over") for each in answer.records]
+    judged = judge(crashed, answer.claims)
+    failed = replace(answer, judgement=judged, records=tuple(crashed), resolution=None)
+    assert failed.verdict.word is Word.NOT_TESTABLE
+    assert [line.partition(":")[0] for line in budget_lines(failed)] == ["budget"]
+    once = [each for each in answer.records if each.round == 1]
+    single = replace(answer, judgement=judge(once, answer.claims), records=tuple(once), resolution=None)
+    assert list(budget_lines(single))[-1] == "resolution: not known; it takes two rounds that ran both arms"
 
 
 def test_what_cannot_be_asked_launches_nothing(tmp_path: Path) -> None:

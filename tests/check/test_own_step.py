@@ -114,8 +114,34 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("detached_loss", "has no gradient"),
         ("failing_loss", "the loss of steps.py:failing_loss raised at line "),
         ("no_batches", "there is no batch"),
-        ("one_pass", "the batches ended after one pass and cannot begin again"),
+        ("one_pass", "the batches are a list_iterator, which ends after one pass and cannot begin again"),
+        (
+            "generates",
+            "the batches are a generator, which ends after one pass and cannot begin again; return a list, a",
+        ),
+        ("begins_once", "the batches ended after one pass and cannot begin again"),
+        ("gives_no_batches", "the function of batches returned a NoneType; it must return an iterable"),
+        ("failing_batches", "the batches of steps.py:failing_batches raised at line "),
         ("absent", "has no function 'absent'"),
+        ("WIDTH", "steps.py is of type int; name the function that returns model, batches and loss"),
+        (
+            "calls_backward",
+            ") calls backward itself, or holds on to the graph of an earlier step; return the loss alone",
+        ),
+        ("calls_backward_and_clears", ") calls backward itself"),
+        ("keeps_its_graph", ") calls backward itself"),
+        ("tokens_of_text", ") returned 'many'; it must return how many tokens a batch has, a number above 0"),
+        ("failing_tokens", "the tokens of steps.py:failing_tokens raised at line "),
+        ("no_optimizer", ") returned nothing; it must return a torch.optim.Optimizer"),
+        ("made_optimizer", "optimizer is a SGD, and must be a function of parameters"),
+        ("failing_optimizer", "the optimizer of steps.py:failing_optimizer raised at line "),
+        ("honours_no_axis", "honours names 'worker', which is no axis; did you mean 'workers'?"),
+        ("honours_a_text", "honours is 'workers', and must be a set of axes"),
+        ("failing_evidence", "the evidence of steps.py:failing_evidence raised at line "),
+        ("evidence_of_a_list", ") returned a list; it must return a mapping, axis: True or False"),
+        ("evidence_in_words", ") says 'no' of workers; it must return a mapping, axis: True or False"),
+        ("evidence_of_no_axis", ") speaks of 'worker', which is no axis; did you mean 'workers'?"),
+        ("evidence_that_is_no_function", "evidence is a dict, and must be a function of nothing"),
     ],
 )
 def test_a_step_that_is_wrong_is_told_so_in_words(build: str, reason: str) -> None:
@@ -123,6 +149,24 @@ def test_a_step_that_is_wrong_is_told_so_in_words(build: str, reason: str) -> No
     assert result.outcome is Outcome.CRASH
     assert reason in result.reason
     assert "\n" not in result.reason
+
+
+def test_what_a_part_returns_is_told_with_the_line_that_the_part_stands_at() -> None:
+    text = STEPS.read_text(encoding="utf-8").splitlines()
+    line = 1 + next(number for number, each in enumerate(text) if 'tokens=lambda batch: "many"' in each)
+    assert f"the tokens of steps.py:tokens_of_text (line {line}) returned 'many'" in trial("tokens_of_text").reason
+
+
+def test_tokens_may_be_a_number_of_any_kind() -> None:
+    result = trial("tokens_of_a_tensor")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["tokens_per_second"] == pytest.approx(result.measured["samples_per_second"] * 3.5, rel=1e-9)
+
+
+def test_a_loss_that_calls_another_model_than_it_is_given_is_asked_about_that() -> None:
+    result = trial("captured_model", compile="default")
+    assert result.outcome is Outcome.INERT
+    assert "no frame was compiled; does loss call the model that it is given" in result.reason
 
 
 def test_a_mask_that_the_asked_kernel_does_not_take() -> None:

@@ -95,16 +95,35 @@ def test_a_sweep_that_is_none(step: str, sweep: str, message: str) -> None:
         ("my.py", "name the function too, as in my.py:build"),
         ("my.py:bild", "--workload: model 'my.py:bild': it has no function 'bild'; did you mean 'build'?"),
         ("broken.py:build", "model 'broken.py:build': cannot be read as Python (line 1: "),
+        ("my.py:", "--workload: model 'my.py:': name one function of the file after the colon, as in my.py:build"),
+        ("my.py:1st", "name one function of the file after the colon, as in my.py:build"),
+        ("value.py:STEPS", "'STEPS' in it is a value; name the function that returns model, batches and loss"),
+        ("value.py:named", "'named' in it is a value"),
+        ("value.py:second", "'second' in it is a value"),
         ("gpt2-123m", "did you mean 'gpt2-124m'"),
     ],
 )
 def test_a_workload_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.py").write_text(STEP, encoding="utf-8")
+    (tmp_path / "value.py").write_text("STEPS = 3\nnamed: str = 'x'\nfirst, second = make(), 2\n", encoding="utf-8")
     (tmp_path / "broken.py").write_text("def build(:\n", encoding="utf-8")
     with pytest.raises(WorkloadError) as error:
         ask(SENTENCE, workload)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "build = make()", "build, other = make(), 2", "build = lambda device, settings: (1, 2, 3)",
+        "build = 1\ndef build(): ...",
+        "build = None\nfrom steps import *", "build = None\ndef fill():\n    global build\n    build = print",
+    ],
+)  # fmt: skip
+def test_what_may_be_a_function_is_left_to_the_trial(tmp_path: Path, text: str) -> None:
+    (tmp_path / "my.py").write_text(text, encoding="utf-8")
+    ask(SENTENCE, f"{tmp_path / 'my.py'}:build")
 
 
 @pytest.mark.parametrize(
@@ -155,6 +174,24 @@ def test_with_less_time_a_window_is_shorter_before_three_rounds_are_given_up() -
     assert isinstance(found, Schedule)
     # 10 steps: a round is 3·(3 + 2.1) = 15.3 s, so that a fourth fits into the 63 s that are left
     assert (found.size.rounds, found.size.steps) == (4, 10)
+
+
+def test_a_window_is_a_second_before_it_is_shorter_and_then_as_long_as_fits() -> None:
+    """On a CPU a third of two seconds came next, then five steps of a millisecond: a window of 5 ms."""
+    # steps of 10 ms: 200 fill 2 s; a round of a one-second window is 3·(3 + (8 + 100 + 3)·0.01) = 12.33 s
+    second = (3 * 12.33 + 9) / 0.9
+    for seconds, steps in ((second + 1, 100), (second - 1.05, 89)):
+        found = fitting(seconds, step=0.01, gpu=False)
+        assert isinstance(found, Schedule)
+        # 0.9 · 1.05 s less is 0.315 s less for a round, 0.105 s for a trial: 10.5 of its steps
+        assert (found.size.rounds, found.size.steps) == (3, steps)
+
+
+def test_fast_steps_fill_a_second() -> None:
+    """Of 1.2 ms 200 were the most, which took a quarter of one."""
+    found = fitting(1000, step=0.0012, gpu=False)
+    assert isinstance(found, Schedule)
+    assert found.size.steps == 1000
 
 
 def test_where_three_rounds_do_not_fit_it_says_how_long_they_need() -> None:

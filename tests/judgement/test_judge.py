@@ -107,6 +107,23 @@ def test_a_study_without_a_trial_is_not_run_and_the_remedy_is_named() -> None:
     assert (found.measured, found.helped, found.interval) == ("", "", None)
 
 
+def test_a_sentence_without_a_trial_names_the_command_that_checks_it() -> None:
+    """`claimbench run --study check-…` ends with `unknown study`."""
+    said = "precision=bf16 vs fp32 >= 2x faster"
+    found = verdict_on(make_claim(study="check-precision-1a2b3c", check=said), make_records([study()]))
+    assert found.word is Word.NOT_RUN
+    assert found.reason.endswith(f"; `claimbench check '{said}' --workload FILE.py:build` measures it")
+
+
+def test_only_the_arm_that_was_not_run_is_said_to_lack_trials() -> None:
+    """A run that is stopped in its first round leaves some of its arms: `no trial of X or Y` named both."""
+    whole = make_records([study()])
+    for arm, lacking in (("precision=bf16", "'baseline'"), ("baseline", "'precision=bf16'")):
+        found = verdict_on(make_claim(), [each for each in whole if each.arm == arm and not each.control])
+        assert found.word is Word.NOT_RUN
+        assert found.reason == f"study 'precision' has no trial of {lacking}"
+
+
 def test_a_cell_without_a_trial_is_not_run() -> None:
     found = verdict_on(make_claim(cell={"precision": "tf32"}), make_records([study()]))
     assert found.word is Word.NOT_RUN
@@ -428,8 +445,20 @@ def test_an_invalid_trial_leaves_its_pair() -> None:
 def test_fast_but_different_confirms_nothing() -> None:
     found = verdict_on(make_claim(), make_records([study(cell(loss_shift=1.0))]))
     assert found.word is Word.FAST_BUT_DIFFERENT
-    assert found.reason.startswith("measured 1.7")
-    assert "but parity fails: the losses lie 0.714 nats apart" in found.reason  # 20 of 28 steps are 1 nat off
+    assert found.reason.startswith("the cell did not train what it is compared with, so that 1.7")
+    assert (
+        "no answer, whichever way it points; parity fails: the losses lie 0.714 nats" in found.reason
+    )  # 20 of 28 steps
+
+
+def test_fewer_than_three_rounds_give_no_verdict_by_parity_either() -> None:
+    """It was *fast but different*, which is a verdict."""
+    records = make_records([study(cell(loss_shift=1.0), sweep=("batch_size", (8, 16)))], rounds=2)
+    found = verdict_on(make_claim(at={"batch_size": 8}), records)
+    assert found.word is Word.INCONCLUSIVE
+    assert "2 rounds are too few to judge" in found.reason
+    assert "; so far parity fails: " in found.reason
+    assert [point["word"] for point in found.details["points"]] == [Word.INCONCLUSIVE] * 2
 
 
 def test_a_cell_must_train_the_same_as_the_baseline_that_its_claim_names() -> None:

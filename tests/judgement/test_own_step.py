@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,32 @@ def test_a_loss_with_numbers_that_nothing_seeds() -> None:
     verdict = judged(records)
     assert verdict.word is Word.INVALID
     assert "something draws numbers that nothing seeds" in verdict.reason
+
+
+@pytest.mark.parametrize("none", [math.nan, None, math.inf])
+def test_a_loss_that_is_no_number_from_the_first_step_on_is_no_training(none: Any) -> None:
+    """It was `first losses nan and nan: something draws numbers that nothing seeds`: they are the same."""
+    records = [replace(marked(each), losses=[none] * len(each.losses)) for each in make_records([study()])]
+    verdict = judged(records)
+    assert verdict.word is Word.INVALID
+    assert "from step 1 on (round 1, baseline)" in verdict.reason
+    assert "nothing seeds" not in verdict.reason
+
+
+def test_a_first_loss_that_is_a_number_in_one_trial_alone_is_not_seeded() -> None:
+    records = [
+        replace(marked(each), losses=[math.nan if each.control else each.losses[0], *each.losses[1:]])
+        for each in make_records([study()])
+    ]
+    assert "and nan: something draws numbers that nothing seeds" in judged(records).reason
+
+
+def test_a_cell_alone_whose_loss_is_no_number_trained_something_else() -> None:
+    records = [
+        marked(each) if each.baseline or each.control else replace(marked(each), losses=[math.nan] * len(each.losses))
+        for each in make_records([study()])
+    ]
+    assert judged(records).word is Word.FAST_BUT_DIFFERENT
 
 
 def alike(*, losses_too: bool) -> list[Record]:

@@ -91,3 +91,19 @@ def test_the_plot_of_an_open_range_reaches_the_edge_and_none_without_a_value() -
     assert float(band[1]) + float(band[2]) == pytest.approx(WIDTH - 4, abs=0.1)
     assert range_plot(verdict(None, 1, 2, None)) == ""
     assert range_plot(verdict(1, None, None, None)) == ""
+
+
+def test_a_sentence_leaves_names_as_they_are() -> None:
+    """`Precision=bf16: crash …` is no setting, and `My.py:build` no file."""
+    for clause in (
+        "precision=bf16: crash in 3 of 3 rounds", "lora=8 zero=2: oom", "my.py:build raised", "batch_size is read",
+        "`claimbench check` measures it", "bf16 is faster", "1.5x is less than claimed",
+    ):  # fmt: skip
+        assert formats.sentence(clause) == f"{clause}."
+    for clause, said in (
+        ("the whole interval lies above 2x", "The whole interval lies above 2x."),
+        ("two trials differ.", "Two trials differ."),
+        ("half-precision", "Half-precision."),
+        ("no: it was not run", "No: it was not run."),
+    ):
+        assert formats.sentence(clause) == said

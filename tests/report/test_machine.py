@@ -124,7 +124,7 @@ def test_one_commit_is_checked_out_and_changes_on_top_are_said() -> None:
           "order": [{"cell": {"a": 1}}, {"cell": {"b": 2}, "study": "zero"}, {"cell": {"c": 3}, "study": "zero"}]},
          "claimbench run --study precision --study zero"),
         ({"study": "check-bf16-123456", "check": "precision=bf16 >= 1.5x"},
-         "claimbench check 'precision=bf16 >= 1.5x' --workload my.py:build"),
+         "claimbench check 'precision=bf16 >= 1.5x' --workload my.py:build --rounds 5 --store again.sqlite"),
     ],
 )  # fmt: skip
 def test_a_claim_names_the_one_command_that_measures_it_again(fields: dict[str, Any], command: str) -> None:
@@ -139,7 +139,7 @@ def test_what_was_measured_in_the_smoke_scale_or_at_several_points_is_measured_s
     swept = [
         replace(each, study=claim.study, model="tiny") for each in make_records([study(sweep=("batch_size", (8, 4)))])
     ]
-    assert again(claim, swept).endswith("--workload tiny --sweep batch_size=8,4")
+    assert again(claim, swept).endswith("--workload tiny --sweep batch_size=8,4 --rounds 5 --store again.sqlite")
 
 
 def test_every_page_of_a_claim_ends_with_its_command(html: str, markdown: str) -> None:

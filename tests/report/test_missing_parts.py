@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentProblem
-from harness.judgement.claims import Claims
+from harness.judgement.claims import Claims, Document
 from harness.judgement.judge import judge
+from harness.judgement.judged import Word
+from harness.judgement.sentence_reader import read_sentence
 from harness.report import render_report
+from harness.results.record import Record
+from harness.techniques.registry import axis_table
 from harness.trial.outcome import Outcome
 from tests.records import CPU, CellShape, StudyShape, make_records
 from tests.report import samples
@@ -91,6 +95,44 @@ def test_a_run_without_a_gpu_says_so_at_the_top(tmp_path: Path) -> None:
     assert "not comparable" in text
     assert f"{RUN} --scale smoke --rounds 3" in text
     assert "needs a GPU" in text
+
+
+SENTENCE = "precision=bf16 vs fp32 >= 1.1x faster"
+
+
+def checked(rounds: int = 3) -> tuple[list[Record], Claims]:
+    """Trials of `claimbench check` on a CPU, as `render` gets them, with the sentence as their one claim."""
+    said = read_sentence(SENTENCE, axis_table())
+    shape = StudyShape(name=said.study, cells=(CellShape(settings={"precision": "bf16"}, ratio=1.75),))
+    records = make_records([shape], rounds=rounds, environment=CPU, scale="full") if rounds else []
+    marks = {"first_batch_sha256": "0123abcd", "first_weights_sha256": "4567cdef"}
+    records = [replace(each, figures={**each.figures, **marks}) for each in records]
+    claim = said.claim(study=said.study, name=said.study)
+    document = Document(title="A sentence that was to be checked")
+    return records, Claims(schema=1, documents={claim.sources[0].document: document}, claims={claim.id: claim})
+
+
+def test_a_check_on_a_cpu_speaks_of_that_cpu(tmp_path: Path) -> None:
+    """`this run shows that every part works` stood above a real verdict, and advice to run a matrix below it."""
+    records, known = checked()
+    judgement, folder = samples.render(records, known, tmp_path)
+    assert judgement.verdicts[0].word is Word.CONFIRMED
+    text, markdown = page_of(folder), (folder / "report.md").read_text(encoding="utf-8")
+    for page in (text, markdown):
+        assert "Run on a CPU: the verdicts speak of this CPU" in page
+        assert "every part works" not in page
+        assert "claimbench run" not in page
+        assert "0123abcd" not in page
+        assert "4567cdef" not in page
+        assert page.count(" --rounds 3 --device cpu --store again.sqlite") == 2, "with its claim, and at the end"
+
+
+def test_a_check_that_was_stopped_before_a_trial(tmp_path: Path) -> None:
+    records, known = checked(rounds=0)
+    _, folder = samples.render(records, known, tmp_path)
+    text = page_of(folder)
+    assert "no trial came to its end. Give the same command again." in text
+    assert "claimbench run" not in text
 
 
 def test_a_study_without_a_sweep_has_no_curve_and_no_gap(tmp_path: Path) -> None:
