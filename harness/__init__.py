@@ -54,16 +54,16 @@ def machine(device: Device = "auto") -> Environment:
     """This machine as it counts for a run: with `cpu` its GPUs are left out.
 
     Raises:
-        EnvironmentProblem: `cuda` was asked for and there is no GPU.
+        EnvironmentProblem: `cuda` was asked for and there is no GPU, or an outside technique cannot be loaded.
         InputError: `device` is another word.
     """
     _one_of("device", device, get_args(Device))
     from dataclasses import replace
 
-    from harness.environment import detect
     from harness.errors import EnvironmentProblem
+    from harness.techniques.registry import this_machine
 
-    found = detect()
+    found = this_machine()
     if device == "cuda" and not found.has_gpu:
         raise EnvironmentProblem("no GPU was found by the NVIDIA driver; leave --device out, or check `nvidia-smi`")
     return replace(found, devices=()) if device == "cpu" else found
@@ -243,7 +243,7 @@ def run(
 
 
 def read(paths: Path | str | Iterable[Path | str]) -> list[Record]:
-    """The trials at a path, or at all of several.
+    """The trials at a path, or at all of several; one that stands in more than one of them is there once.
 
     Raises:
         RecordsError: nothing is there, no trial is in it, or a line is no record; or no path was given.

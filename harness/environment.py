@@ -81,7 +81,7 @@ def detect(*, also: Iterable[str] = ()) -> Environment:
     """Look at this machine. Never raises: what cannot be read stays empty.
 
     Args:
-        also: distributions to look for beyond `software.PACKAGES` (those that outside techniques name).
+        also: distributions to look for beyond `software.PACKAGES` (`registry.this_machine` has those of techniques).
     """
     packages = software.packages(also)
     commit, dirty = software.git()

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness import software
 from harness.environment import Device, Environment
 from harness.experiment.cell import Cell
 from harness.techniques.base import Technique
@@ -22,10 +23,11 @@ ABSENT = "absent"
 
 
 def packages_used(techniques: Iterable[Technique], cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Distributions that any of `cells` runs on (all cells of a block: one fingerprint)."""
-    cells = tuple(cells)
+    """Distributions that any of `cells` runs on (all cells of a block: one fingerprint), and those that bring them."""
+    techniques, cells = tuple(techniques), tuple(cells)
     used = {name for each in techniques for cell in cells for name in each.uses(cell)}
-    return tuple(sorted(used | set(ALWAYS)))
+    own = {each.distribution for each in techniques for cell in cells if each.distribution and each.active(cell)}
+    return tuple(sorted(used | own | set(ALWAYS)))
 
 
 def revisions_of(techniques: Iterable[Technique], cells: Iterable[Cell]) -> dict[str, int]:
@@ -52,7 +54,7 @@ def fingerprint_parts(
         kind: of the block's trials.
         revisions: see `revisions_of`.
     """
-    names = sorted(name.lower().replace("_", "-") for name in packages)
+    names = sorted(software.normalised(name) for name in packages)
     processor = [] if devices else [environment.processor, environment.cores]
     made = measuring(kind, revisions or {})
     return {

@@ -75,6 +75,9 @@ class Technique:
     packages: tuple[str, ...] = ()
     """Distributions that do the work (`peft`, `flash-attn`): a trial that used another version is not comparable, so
     they are part of the fingerprint wherever the technique is active. torch, triton and transformers always are."""
+    distribution: str = ""
+    """The one that brings the class, where it is an outside technique: the registry sets it. It counts as `packages`
+    do, whatever `uses` says."""
     revised: str = ""
     """What its latest `revision` changed, for "measured before ...": `a fault was mended`."""
     proof: str = ""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
-from harness.environment import Environment
+from harness.environment import Environment, detect
 from harness.errors import EnvironmentProblem
 from harness.experiment.axes import AxisError, AxisTable
 from harness.experiment.cell import Cell
@@ -81,8 +81,26 @@ def techniques() -> tuple[Technique, ...]:
         if not isinstance(technique, Technique):
             message = f"technique {point.name!r} of {point.value} is no harness.techniques.base.Technique; mend it"
             raise EnvironmentProblem(message)
+        technique.distribution = _distribution(point)
         found.append(technique)
     return tuple(found)
+
+
+def _distribution(point: EntryPoint) -> str:
+    """The distribution that brings an outside technique; "" where its metadata do not name it."""
+    try:
+        return str(point.dist.name or "") if point.dist else ""
+    except (TypeError, KeyError):  # a folder of metadata with an entry point and nothing else
+        return ""
+
+
+def this_machine() -> Environment:
+    """As `environment.detect`, with the versions of all distributions that techniques stand on.
+
+    Raises:
+        EnvironmentProblem: as for `techniques`.
+    """
+    return detect(also=[name for each in techniques() for name in (*each.packages, each.distribution) if name])
 
 
 @cache

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 def main(spec_path: Path) -> int:
     """Run the trial that `spec_path` describes on this rank; rank 0 writes the result. Returns the exit status."""
-    from harness.environment import detect
+    from harness.techniques.registry import this_machine
     from harness.trial import ranks as group
     from harness.trial.ranks import Ranks
 
     spec = TrialSpec.read(spec_path)
     ranks = Ranks.from_environment()
-    result = outcome_of(spec, ranks, detect())
+    result = outcome_of(spec, ranks, this_machine())
     # a rank that failed speaks for its trial: the others are stuck in a collective or gone. The first to fail is right:
     # what the others raise then is that it has gone.
     failed = result.outcome not in (Outcome.OK, Outcome.INERT, Outcome.INVALID)

@@ -59,7 +59,7 @@ def test_a_package_counts_where_its_technique_is_used() -> None:
 def test_installing_an_absent_package_is_a_change() -> None:
     without = replace(H100, packages={name: version for name, version in H100.packages.items() if name != "flash-attn"})
     assert of(without, "flash_attn") != of(H100, "flash-attn")
-    assert of(H100, "flash_attn") == of(H100, "flash-attn")
+    assert of(H100, "flash_attn") == of(H100, "flash-attn") == of(H100, "Flash.Attn")
 
 
 def test_on_the_cpu_the_processor_stands_in_for_the_device() -> None:

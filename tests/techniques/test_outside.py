@@ -39,12 +39,40 @@ seen = {name: [str(each.outcome), each.reason, each.evidence["gradient_noise"]]
 print(json.dumps(seen))
 """
 
+#: What is known of the package: by the machine, a job's node and a trial; the fingerprint of cells with and without it.
+KNOWN = """
+import json
+import harness
+from harness.results import rounds
+from harness.results.slurm import node
+from harness.techniques import registry
+here = harness.machine("cpu")
+node.describe("node.json")
+node = node.environment_from(json.load(open("node.json")))
+plan = harness.plan("matrix.yaml", environment=here, scale="full")
+print(json.dumps({
+    "versions": [each.packages.get("gradient-noise") for each in (here, node, registry.this_machine())],
+    "has": here.has("Gradient.Noise"), "also": [here.has("pytest"), here.has("not-installed-anywhere")],
+    "fingerprints": {each.block.study: each.circumstances.fingerprint for each in rounds.rounds_of(plan, here)},
+    "refused": sorted({trial.refusal for trial in plan.trials if trial.refusal}),
+}))
+"""
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip has installed the package."""
-    folder = tmp_path_factory.mktemp("outside")
+    return _install(tmp_path_factory.mktemp("outside"), {})
+
+
+def _install(folder: Path, changes: dict[str, str]) -> Path:
+    """Where pip has installed the package, with `changes` of its text made before."""
     shutil.copytree(PACKAGE, folder / "source")  # pip leaves files where it builds
+    for file in (folder / "source").glob("*.*"):
+        text = file.read_text(encoding="utf-8")
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        file.write_text(text, encoding="utf-8")
     target = folder / "target"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*pip, "--target", str(target), str(folder / "source")], check=True)
@@ -90,6 +118,66 @@ def test_its_evidence_holds_and_sabotage_is_inert(installed: Path) -> None:
     outcome, reason, _ = seen["sabotaged"]
     assert outcome == "inert"
     assert reason == "gradient_noise=0.01 was set, but gradients changed by 0.0e+00"
+
+
+WITHOUT_IT = """\
+  size:
+    workload: small
+    axes: {batch_size: [2]}
+"""
+
+
+def _known(installed: Path, folder: Path) -> dict[str, Any]:
+    (folder / "matrix.yaml").write_text(MATRIX + WITHOUT_IT, encoding="utf-8")
+    said = _python(installed, "-c", KNOWN, cwd=folder)
+    assert said.returncode == 0, said.stderr
+    known: dict[str, Any] = json.loads(said.stdout.splitlines()[-1])
+    return known
+
+
+def test_another_version_of_it_makes_other_trials(installed: Path, tmp_path: Path) -> None:
+    """Without naming itself: the package that brings the class counts wherever the technique is active."""
+    newer = _install(tmp_path, {'version = "1.0"': 'version = "2.0"'})
+    first, second = _known(installed, tmp_path), _known(newer, tmp_path)
+    assert (first["versions"], second["versions"]) == (["1.0"] * 3, ["2.0"] * 3)
+    assert first["fingerprints"]["noise"] != second["fingerprints"]["noise"]
+    assert first["fingerprints"]["size"] == second["fingerprints"]["size"]
+
+
+def test_what_it_requires_can_be_a_package_that_it_names(tmp_path: Path) -> None:
+    """`has` knows its own package and those in `packages`, installed or not; pytest is in no list of claimbench's."""
+    stage = "    stage = Stage.STEP\n"
+    requires = "        return None\n\n    def apply"
+    installed = _install(tmp_path, {
+        stage: f'{stage}    packages = ("pytest", "not-installed-anywhere")\n',
+        requires: "        wanted = ('gradient-noise', 'pytest', 'not-installed-anywhere')\n"
+        "        lacks = [name for name in wanted if not environment.has(name)]\n"
+        "        return f'{lacks} is not installed' if lacks else None\n\n    def apply",
+    })  # fmt: skip
+    known = _known(installed, tmp_path)
+    assert known["has"]
+    assert known["also"] == [True, False]
+    assert known["refused"] == ["['not-installed-anywhere'] is not installed"]
+
+
+def test_a_trial_knows_it_too(installed: Path, tmp_path: Path) -> None:
+    """What a trial's process is told of the machine is what `requires` decided on."""
+    script = """
+import sys
+from pathlib import Path
+from harness.trial import worker
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult, TrialSpec
+def outcome_of(spec, ranks, environment):
+    print("seen", environment.packages.get("gradient-noise"))
+    return TrialResult(outcome=Outcome.OK)
+worker.outcome_of = outcome_of
+from tests.training import spec_of
+spec_of().write(Path(sys.argv[1]) / "spec.json")
+worker.main(Path(sys.argv[1]) / "spec.json")
+"""
+    said = _python(installed, "-c", script, str(tmp_path))
+    assert said.stdout.splitlines()[-1:] == ["seen 1.0"], said.stderr
 
 
 def test_the_documentation_shows_these_very_files() -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.environment import Environment, detect
+from harness.environment import Environment
 from harness.experiment.study import PlannedTrial
 from harness.results.carrier import Orders
 from harness.results.lines import write_lines, write_whole
@@ -29,6 +29,7 @@ from harness.results.rounds import Round, parts_of
 from harness.results.side_by_side import SideBySide
 from harness.results.slurm.job import Errand, Job, label
 from harness.results.workplace import Workplace
+from harness.techniques.registry import this_machine
 from harness.trial import preload
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import ENTRY, Launcher, LocalLauncher
@@ -56,7 +57,7 @@ def run_job(folder: str) -> None:
 
 def environment_of(job: Job) -> Environment:
     """Of the node; of a job over several nodes with the devices of all of them, first node first."""
-    here = detect()
+    here = this_machine()
     if not job.gpu:
         return replace(here, devices=())
     if job.nodes == 1:
@@ -73,7 +74,7 @@ _DESCRIBE = (sys.executable, "-m", "harness.results.slurm.node", "--describe")
 
 def describe(path: str) -> None:
     """Leave this node's environment as a file of JSON."""
-    write_whole(Path(path), json.dumps(detect().as_json()).encode())
+    write_whole(Path(path), json.dumps(this_machine().as_json()).encode())
 
 
 def environment_from(content: dict[str, Any]) -> Environment:
@@ -164,7 +165,7 @@ def _carrier(job: Job, place: Workplace, here: Environment) -> SideBySide:
     """Rounds side by side on the GPUs of a node; one at a time where trials spread over several nodes."""
     cells = [arm.cell.settings for block in job.blocks for arm in block.arms]
     modules = preload.modules_for(cells) if not job.entry else ("json",)
-    local_uuids = {device.uuid for device in detect().devices}
+    local_uuids = {device.uuid for device in this_machine().devices}
 
     def make_launcher(variables: Any) -> Launcher:
         local = LocalLauncher(
@@ -184,7 +185,7 @@ def _carrier(job: Job, place: Workplace, here: Environment) -> SideBySide:
 def main(arguments: Sequence[str]) -> int:
     """Entry of the process."""
     if list(arguments) == ["--describe"]:
-        print(json.dumps(detect().as_json()))
+        print(json.dumps(this_machine().as_json()))
         return 0
     run_job(arguments[0])
     return 0
