@@ -337,17 +337,20 @@ def _name(first: Path | str | Record) -> str:
 
 
 def _records(trials: Trials) -> list[Record]:
-    """What was given, with the trials at each path in its place.
+    """What was given, with the trials at each path in its place; one that stands at several paths once.
 
     Raises:
         RecordsError: there is none.
     """
     from harness.errors import RecordsError
-    from harness.results.load import read_records
+    from harness.results.load import once, read_records
 
+    given = _several(trials)
     found: list[Record] = []
-    for each in _several(trials):
+    for each in given:
         found += read_records(each) if isinstance(each, Path | str) else [each]
+    if len(given) > 1 and any(isinstance(each, Path | str) for each in given):
+        found = once(found)
     if not found:
         raise RecordsError("no trials were given; give a store, JSON lines, or a folder of them")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,19 @@ def test_one_path_is_read_as_a_path_and_not_by_its_letters(stored: Path, path: A
     page = harness.render(path, claims=CLAIMS, figures=0)
     assert page == Path("reports/t/report.html")
     assert (page.parent / "sources.txt").read_text(encoding="utf-8") == "t.jsonl\n"
+
+
+def test_what_stands_at_two_paths_is_one_trial_superseded_if_it_is_so_at_one(stored: Path) -> None:
+    write_lines([replace(RECORDS[0], superseded=True), *RECORDS[1:3]], stored / "part.jsonl")
+    for paths in (
+        ["t.jsonl", "part.jsonl"],
+        ["part.jsonl", "t.jsonl", "t.jsonl"],
+        ["t.jsonl", *RECORDS[:2], "part.jsonl"],
+    ):
+        found = harness.read(paths)
+        assert len(found) == len({each.identity for each in found}) == len(RECORDS)
+        assert [each.identity for each in found if each.superseded] == [RECORDS[0].identity]
+    assert len(harness.judge(["t.jsonl", "t.jsonl"], CLAIMS).verdicts) == len(harness.judge(RECORDS, CLAIMS).verdicts)
 
 
 def test_one_source_of_a_report_is_one_line(stored: Path) -> None:

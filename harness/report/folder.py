@@ -1,4 +1,4 @@
-"""The folder of a report that the user gave no name: never that of a report on other trials."""
+"""The folder of a report that the user gave no name: never that of a report on other trials (a link is its store)."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ def _noted(folder: Path) -> str | None:
 
 
 def _text(sources: Iterable[Path | str]) -> str:
-    return "".join(f"{os.path.relpath(each)}\n" for each in sources)
+    return "".join(f"{os.path.relpath(os.path.realpath(each))}\n" for each in sources)

@@ -14,18 +14,28 @@ from harness.results.schema import APPLICATION_ID, STORE_SCHEMA, migrate, versio
 SQLITE_MAGIC = b"SQLite format 3\x00"
 #: Seconds to wait for a reader or for a writer's commit, both of which take milliseconds.
 BUSY_SECONDS = 60.0
+#: SQLite names its journal after the database: two names are two journals (https://sqlite.org/howtocorrupt.html).
+_SEVERAL_NAMES = (
+    "it has another name (a hard link), under which another run could write to it at the same time; copy it"
+    " to a file of its own with `cp` and give that"
+)
 
 
 def refuse_other_files(path: Path) -> None:
     """Before anything is written, the lock beside it included. An empty file is a store to be.
 
     Raises:
-        StoreError: it is a folder, no SQLite file, or a database of another program.
+        StoreError: it is a folder or a device, no SQLite file, a database of another program, or a file of two names.
     """
     if path.is_dir():
         raise StoreError(f"{path}: it is a folder; give the path of a file")
     with explained(path):
-        start = first_bytes(path) if path.exists() else b""
+        there = path.exists()
+        if there and not path.is_file():
+            raise StoreError(f"{path}: it is a device or a pipe, no file; give the path of a file")
+        if there and path.stat().st_nlink > 1:
+            raise StoreError(f"{path}: {_SEVERAL_NAMES}")
+        start = first_bytes(path) if there else b""
     if start and start != SQLITE_MAGIC:
         raise StoreError(f"{path}: {SENTENCES[sqlite3.SQLITE_NOTADB]}")
     if start:

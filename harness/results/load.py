@@ -112,13 +112,13 @@ def _read(path: Path) -> list[Record]:
                 f"no records in this folder ({', '.join(PATTERNS)}); give another, or make some with `claimbench run`",
                 place=Place(file=str(path)),
             )
-        return _some(_once(record for file in files for record in _read_file(file)), path)
+        return _some(once(record for file in files for record in _read_file(file)), path)
     if not path.exists():
         raise RecordsError(
             "nothing is there; give a store, JSON lines or a folder of them, or make a store with `claimbench run`",
             place=Place(file=str(path)),
         )
-    return _some(_once(_read_file(path)), path)
+    return _some(once(_read_file(path)), path)
 
 
 def _some(records: list[Record], path: Path) -> list[Record]:
@@ -146,7 +146,8 @@ def _read_file(path: Path) -> Iterable[Record]:
     return read_lines(path)
 
 
-def _once(records: Iterable[Record]) -> list[Record]:
+def once(records: Iterable[Record]) -> list[Record]:
+    """Each trial once, in the order of first appearance; superseded if it is so anywhere."""
     seen: dict[tuple[Any, ...], Record] = {}
     for record in records:
         known = seen.setdefault(record.identity, record)

@@ -1,4 +1,8 @@
-"""One writer for a store: an advisory lock of the operating system on `<store>.lock`, gone when its holder dies."""
+"""One writer for a store: an advisory lock of the operating system on `<store>.lock`, gone when its holder dies.
+
+Not on the store itself: on NFS such a lock is one of SQLite's own kind, and would keep readers out. So a store has one
+name: links are followed (`paths.behind_links`), a hard link is refused (`connection.refuse_other_files`).
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from harness.results.as_now import as_now
 from harness.results.connection import open_for_reading, open_for_writing, refuse_other_files
 from harness.results.faults import explained, readable
 from harness.results.lock import WriterLock
-from harness.results.paths import folder_problem
+from harness.results.paths import behind_links, folder_problem
 from harness.results.record import Record
 from harness.results.schema import keep_environment
 from harness.trial.outcome import SETTLED, TRANSIENT, Outcome
@@ -62,14 +62,16 @@ class Store:
     def open(cls, path: Path | str, *, writable: bool = False) -> Self:
         """Open for reading, or as the one writer (which creates the file, and its folder, and migrates an older one).
 
-        An older store opened for reading is migrated in memory; the file stays as it is.
+        An older store opened for reading is migrated in memory; the file stays as it is. A link to a store is the store
+        itself: lock and work folder are named after that.
 
         Raises:
             StoreLockedError: another run writes to it.
             StoreSchemaError: a newer claimbench wrote it.
             StoreError: absent, unreadable, damaged, read-only, or no store.
         """
-        path = Path(path)
+        with explained(Path(path)):
+            path = behind_links(path)
         if not writable:
             return cls(path, open_for_reading(path), None)
         with explained(path):

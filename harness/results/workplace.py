@@ -20,6 +20,7 @@ from pathlib import Path
 from harness.environment import Device
 from harness.errors import LaunchError
 from harness.experiment.study import PlannedTrial
+from harness.results.paths import behind_links
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from harness.trial.shapes import read_shape
@@ -38,6 +39,8 @@ class Workplace:
 
     @classmethod
     def beside(cls, store: Path) -> Workplace:
+        """That of the store itself, where it is named through a link."""
+        store = behind_links(store)
         shared = store.absolute().parent / ".claimbench"
         return cls(folder=shared / "stores" / store.name, data_folder=shared / "data")
 

@@ -19,6 +19,16 @@ def test_a_folder_is_used_again_for_the_same_trials_only(tmp_path: Path, monkeyp
     assert free_folder("mine", ["b/mine.sqlite"]) == Path("reports/mine-2")
 
 
+def test_a_link_to_a_store_is_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.sqlite").touch()
+    (tmp_path / "link.sqlite").symlink_to("mine.sqlite")
+    first = free_folder("mine", ["mine.sqlite"])
+    first.mkdir(parents=True)
+    note_sources(first, ["link.sqlite"])
+    assert free_folder("mine", ["mine.sqlite"]) == first
+
+
 def test_records_without_a_file_never_stand_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     first = free_folder("results", [])

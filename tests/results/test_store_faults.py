@@ -15,6 +15,7 @@ import pytest
 
 from harness.errors import StoreError, StoreLockedError
 from harness.results.store import Store
+from harness.results.workplace import Workplace
 from tests.records import make_records
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +133,59 @@ def test_one_process_cannot_write_twice_either(path: Path) -> None:
     with Store.open(path, writable=True), pytest.raises(StoreLockedError, match=str(os.getpid())):
         Store.open(path, writable=True)
     Store.open(path, writable=True).close()
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["a store", "a store to be"])
+def test_a_second_writer_through_a_link_is_told_the_same(start: Start, path: Path, there: bool) -> None:
+    """By a link to the file, to a link, and to the folder: the lock is that of the store, and no other is made."""
+    if there:
+        Store.open(path, writable=True).close()
+    links = [path.with_name("link.sqlite"), path.with_name("further.sqlite")]
+    links[0].symlink_to(path.name)
+    links[1].symlink_to(links[0])
+    folder = path.parent / "folder"
+    folder.symlink_to(path.parent)
+    writer = start(links[0], "--hold")
+    assert line(writer) == "open"
+    for name in (path, *links, folder / path.name, folder / links[0].name):
+        with pytest.raises(StoreLockedError, match=f"process {writer.pid} "):
+            Store.open(name, writable=True)
+    assert sorted(each.name for each in path.parent.glob("*.lock")) == [f"{path.name}.lock"]
+    assert {Workplace.beside(name) for name in (*links, folder / path.name)} == {Workplace.beside(path)}
+
+
+def test_links_in_a_circle_are_one_sentence(path: Path) -> None:
+    path.symlink_to(path.name)
+    for writable in (False, True):
+        with pytest.raises(StoreError, match="change that or choose another store"):
+            Store.open(path, writable=writable)
+
+
+def test_a_store_of_two_names_is_not_written(path: Path) -> None:
+    """Neither its lock nor SQLite's journal would be seen under the other; it can be read, and its copy written."""
+    with Store.open(path, writable=True) as store:
+        expected = store.add_all(make_records(rounds=1))
+    other = path.with_name("other.sqlite")
+    other.hardlink_to(path)
+    for name in (path, other):
+        with pytest.raises(StoreError, match=r"another name \(a hard link\).*copy it"):
+            Store.open(name, writable=True)
+        with Store.open(name) as reader:
+            assert reader.count() == expected
+    other.unlink()
+    Store.open(path, writable=True).close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_no_store_and_gets_no_lock(path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/null")
+    with pytest.raises(StoreError, match="it is a device or a pipe, no file; give the path of a file"):
+        Store.open(path, writable=True)
+    assert not Path("/dev/null.lock").exists()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(start: Start, path: Path) -> None:
