@@ -85,16 +85,20 @@ def status(
     scale: options.Scale = "auto",
     device: options.Device = "auto",
 ) -> None:
-    """Show what is stored, and what the matrix still lacks."""
-    from harness.report.status import block_statuses
+    """Show what is stored, and what the matrix still lacks on this machine."""
+    from harness.report.status import sections
     from harness.report.terminal import console, plan_summary, status_table
 
     records = harness.read(paths or [options.STORE])
-    planned = None
+    planned = here = None
     if matrix.exists() or matrix != options.MATRIX:
-        planned = harness.plan(matrix, rounds=rounds, scale=scale, environment=harness.machine(device))
+        here = harness.machine(device)
+        planned = harness.plan(matrix, rounds=rounds, scale=scale, environment=here)
         typer.echo(plan_summary(planned))
-    console().print(status_table(block_statuses(records, planned)))
+    for section in sections(records, planned, here):
+        if section.title:
+            typer.echo(f"\n{section.title}")
+        console().print(status_table(section.blocks))
 
 
 @app.command()

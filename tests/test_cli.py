@@ -380,11 +380,13 @@ def test_rounds_and_study_narrow_a_plan(folder: Path) -> None:
 
 
 def test_status_counts_rounds_outcomes_and_what_is_missing(stored: Path) -> None:
-    said = claimbench("status", cwd=stored)
+    said = claimbench("status", "--device", "cpu", cwd=stored)
 
     assert "2 studies, 2 blocks" in said.out
     lines = {line.split()[0]: line for line in said.out.splitlines() if line.strip()}
     # synthetic trials are of other studies than this matrix: all that it plans is missing, 3 rounds of 3 arms
+    assert "for this machine as it is now (cpu): missing is what a run here adds" in said.out
+    assert "not in matrix.yaml at scale smoke" in said.out
     assert lines["optimizer"].split()[-1] == "9"
     assert "5" in lines["precision"]
     assert "ok" in lines["precision"]

@@ -1,70 +1,121 @@
-"""What a store holds, block by block, and what a matrix still lacks."""
+"""What a store holds, block by block, and what a run on this machine would still add to it."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
+from harness.environment import Environment
 from harness.experiment.study import Block, Plan, SweepPoint
+from harness.results.held import Held
+from harness.results.load import device_name
 from harness.results.record import Record
-from harness.trial.outcome import SETTLED, TRANSIENT
+from harness.results.rounds import Round, rounds_of
+
+#: Block → fingerprint → records that are not superseded.
+_Kept = Mapping[str, Mapping[str, list[Record]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockStatus:
-    """One block on one device."""
+    """One block on one device, with one fingerprint."""
 
     study: str
     sweep: SweepPoint
     block: str
     device: str
     complete: int
-    """Rounds of which every arm has a result."""
+    """Rounds that a run with this fingerprint would leave alone: every arm has a result of one machine in one state."""
     rounds: int | None
     """Rounds that the matrix asks for; None where the matrix has no such block."""
     outcomes: Mapping[str, int]
     """Outcome → trials, superseded ones left out."""
     missing: int | None
-    """Trials that a run would still start for it, where the matrix has it."""
+    """Trials that a run here would still add, those that cannot run here included; None: the row is none of its own."""
 
 
-def block_statuses(records: Iterable[Record], plan: Plan | None) -> Iterator[BlockStatus]:
-    """The blocks of the plan in its order, then those that only the store knows."""
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Blocks that count for one and the same, with a line that says for what; "" where there is one section alone."""
+
+    title: str
+    blocks: Sequence[BlockStatus]
+
+
+def sections(records: Iterable[Record], plan: Plan | None, here: Environment | None) -> Iterator[Section]:
+    """What is there: of the plan for this machine, of the plan from elsewhere, and of no plan.
+
+    Args:
+        plan: made for `here`; None: no matrix, and all that is there is one section.
+        here: the machine that a run would use.
+    """
     kept: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    records = list(records)
     for record in records:
         if not record.superseded:
             kept[record.block][record.fingerprint].append(record)
-    planned = {trial.block.key: trial.block for trial in plan.trials} if plan else {}
-    for key, block in planned.items():
-        for found in kept.get(key, {"": []}).values():
-            yield _status(key, block.study, block.sweep, found, block)
+    held = Held(records)
+    if plan is None or here is None:
+        yield Section(title="", blocks=list(_without_plan(kept, set())))
+        return
+    rounds = {key: list(group) for key, group in groupby(rounds_of(plan, here), key=lambda each: each.key)}
+    ours = [_ours(each, kept.get(key, {}), held) for key, each in rounds.items()]
+    yield Section(title=f"for this machine as it is now ({_name(here)}): missing is what a run here adds", blocks=ours)
+    elsewhere = [one for key, each in rounds.items() for one in _elsewhere(each, kept.get(key, {}), held)]
+    for device in dict.fromkeys(each.device for each in elsewhere):
+        title = f"of another machine, or with other software than is here now ({device}): does not count for a run here"
+        yield Section(title=title, blocks=[each for each in elsewhere if each.device == device])
+    others = list(_without_plan(kept, rounds.keys()))
+    if others:
+        yield Section(title=f"not in {plan.matrix_file} at scale {plan.scale}", blocks=others)
+
+
+def _ours(rounds: Sequence[Round], groups: Mapping[str, list[Record]], held: Held) -> BlockStatus:
+    """What a run on this machine finds, and what it does not."""
+    lacking = [each for each in rounds if not each.is_stored(held, ())]
+    block, found = rounds[0].block, groups.get(rounds[0].circumstances.fingerprint, [])
+    missing = sum(len(each.trials) for each in lacking)
+    return _status(found, rounds[0].key, block, complete=len(rounds) - len(lacking), missing=missing)
+
+
+def _elsewhere(rounds: Sequence[Round], groups: Mapping[str, list[Record]], held: Held) -> Iterator[BlockStatus]:
+    """The same block with other fingerprints."""
+    key, block = rounds[0].key, rounds[0].block
+    arms = {arm.name for arm in block.arms}
+    for fingerprint, found in groups.items():
+        if fingerprint != rounds[0].circumstances.fingerprint:
+            complete = sum(arms <= held.settled_arms(key, each.number, fingerprint) for each in rounds)
+            yield _status(found, key, block, complete=complete, missing=None)
+
+
+def _without_plan(kept: _Kept, planned: Iterable[str]) -> Iterator[BlockStatus]:
+    """Blocks that only the store knows: their arms are those that it has seen."""
+    known = set(planned)
     for key, groups in kept.items():
-        if key not in planned:
-            for found in groups.values():
-                yield _status(key, found[0].study, found[0].sweep or {}, found, None)
+        for found in groups.values() if key not in known else ():
+            held = Held(found)
+            arms, first = {record.arm for record in found}, found[0]
+            numbers = {record.round for record in found}
+            complete = sum(arms <= held.settled_arms(key, number, first.fingerprint) for number in numbers)
+            yield _status(found, key, None, complete=complete, missing=None)
 
 
-def _status(key: str, study: str, sweep: SweepPoint, records: list[Record], block: Block | None) -> BlockStatus:
-    settled: dict[int, set[str]] = defaultdict(set)
-    for record in records:
-        if record.outcome in SETTLED | TRANSIENT:
-            settled[record.round].add(record.arm)
-    arms = {arm.name for arm in block.arms} if block else {record.arm for record in records}
-    complete = sum(arms <= found for found in settled.values())
+def _status(
+    found: Sequence[Record], key: str, block: Block | None, *, complete: int, missing: int | None
+) -> BlockStatus:
     return BlockStatus(
-        study=study,
-        sweep=sweep,
+        study=block.study if block else found[0].study,
+        sweep=block.sweep if block else found[0].sweep or {},
         block=key,
-        device=_device(records),
+        device=device_name(found[0]) if found else "",
         complete=complete,
         rounds=block.rounds if block else None,
-        outcomes=dict(Counter(record.outcome.value for record in records).most_common()),
-        missing=max(0, block.rounds - complete) * len(arms) if block else None,
+        outcomes=dict(Counter(record.outcome.value for record in found).most_common()),
+        missing=missing,
     )
 
 
-def _device(records: list[Record]) -> str:
-    from harness.results.load import device_name
-
-    return device_name(records[0]) if records else ""
+def _name(machine: Environment) -> str:
+    return machine.devices[0].name if machine.has_gpu else "cpu"

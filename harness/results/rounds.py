@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from harness.environment import Device, Environment
 from harness.experiment.study import Block, Plan, PlannedTrial
@@ -15,6 +15,14 @@ from harness.results.store import Store
 from harness.techniques.registry import techniques
 from harness.trial.outcome import Outcome
 from harness.version import VERSION
+
+
+class Keeps(Protocol):
+    """What a round asks of a store; records without one answer it too (`results.held`)."""
+
+    def settled_arms(
+        self, block: str, round_number: int, fingerprint: str, *, retry: Iterable[Outcome] = ()
+    ) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +44,7 @@ class Round:
     def number(self) -> int:
         return self.trials[0].round
 
-    def is_stored(self, store: Store, retry: Collection[Outcome]) -> bool:
+    def is_stored(self, store: Keeps, retry: Collection[Outcome]) -> bool:
         """Whether every arm has a result that counts. That an arm could not run is none any more once it can."""
         able = {trial.arm.name for trial in self.trials if trial.refusal is None}
         refused = {trial.arm.name for trial in self.trials} - able

@@ -201,11 +201,7 @@ class Store:
                 f" AND NOT superseded AND outcome IN ({', '.join('?' * len(words))})",
                 (block, round_number, fingerprint, *words),
             ).fetchall()
-        together: dict[str, set[str]] = {}
-        for environment, arm in rows:
-            together.setdefault(environment, set()).add(arm)
-        largest: set[str] = max(together.values(), key=len, default=set())
-        return frozenset(largest)
+        return largest_together(rows)
 
     def round_is_complete(
         self, block: str, arms: Iterable[str], round_number: int, fingerprint: str, *, retry: Iterable[Outcome] = ()
@@ -269,6 +265,15 @@ class Store:
                 if self._database.in_transaction:  # a full disk has rolled it back already
                     self._database.execute("ROLLBACK")
                 raise
+
+
+def largest_together(rows: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Of pairs of environment and arm: the most arms that one environment has."""
+    together: dict[str, set[str]] = {}
+    for environment, arm in rows:
+        together.setdefault(environment, set()).add(arm)
+    largest: set[str] = max(together.values(), key=len, default=set())
+    return frozenset(largest)
 
 
 def _insert(database: sqlite3.Connection, record: Record) -> int:
