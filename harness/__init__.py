@@ -242,14 +242,19 @@ def run(
     return summary
 
 
-def read(paths: Path | str | Iterable[Path | str]) -> list[Record]:
+def read(paths: Path | str | Iterable[Path | str], *, damaged: list[str] | None = None) -> list[Record]:
     """The trials at a path, or at all of several; one that stands in more than one of them is there once.
+
+    Args:
+        paths: a store, a file of JSON lines or a folder of them; one or several.
+        damaged: gets a line for each trial of a store that cannot be read, which is then left out; None: the first
+            that cannot is an error.
 
     Raises:
         RecordsError: nothing is there, no trial is in it, or a line is no record; or no path was given.
         StoreError: a store is damaged, or of a newer version.
     """
-    return _records(paths)
+    return _records(paths, damaged)
 
 
 def load(path: Path | str) -> pd.DataFrame:
@@ -336,7 +341,7 @@ def _name(first: Path | str | Record) -> str:
     return Path(first).resolve().name.partition(".")[0] if isinstance(first, Path | str) else "results"
 
 
-def _records(trials: Trials) -> list[Record]:
+def _records(trials: Trials, damaged: list[str] | None = None) -> list[Record]:
     """What was given, with the trials at each path in its place; one that stands at several paths once.
 
     Raises:
@@ -348,7 +353,7 @@ def _records(trials: Trials) -> list[Record]:
     given = _several(trials)
     found: list[Record] = []
     for each in given:
-        found += read_records(each) if isinstance(each, Path | str) else [each]
+        found += read_records(each, damaged=damaged) if isinstance(each, Path | str) else [each]
     if len(given) > 1 and any(isinstance(each, Path | str) for each in given):
         found = once(found)
     if not found:

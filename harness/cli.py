@@ -168,6 +168,9 @@ def export(
     *,
     paths: options.Paths = None,
     to: Annotated[Path, typer.Option(help="x.jsonl, x.jsonl.gz, x.csv or x.parquet.")],
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Leave out the trials of a store that cannot be read, and name them.")
+    ] = False,
 ) -> None:
     """Write trials as JSON lines, CSV or parquet.
 
@@ -175,7 +178,12 @@ def export(
     """
     from harness.results.export import export as write
 
-    typer.echo(f"{write(harness.read(paths or [options.STORE]), to)} trials written to {to}")
+    damaged: list[str] | None = [] if skip_damaged else None
+    count = write(harness.read(paths or [options.STORE], damaged=damaged), to)
+    for line in damaged or ():
+        typer.echo(f"damaged: {line}", err=True)
+    left_out = f", {len(damaged)} damaged left out" if damaged else ""
+    typer.echo(f"{count} trials written to {to}{left_out}")
 
 
 @app.command("import")

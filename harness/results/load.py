@@ -31,15 +31,19 @@ FLATTENED = (
 FIGURES = frozenset(each.name for each in fields(Record) if each.type in {"float | None", "int | None"})
 
 
-def read_records(path: Path | str) -> list[Record]:
+def read_records(path: Path | str, *, damaged: list[str] | None = None) -> list[Record]:
     """All records at `path`, one at least. One that stands in several files is read once, superseded if so in any.
+
+    Args:
+        damaged: gets a line for each trial of a store that cannot be read, which is then left out; None: the first
+            that cannot is an error.
 
     Raises:
         RecordsError: nothing is there, no trial is in it, or a line is no record.
         StoreError: a store is damaged, or of a newer version.
     """
     with collector.paused():
-        return _read(Path(path))
+        return _read(Path(path), damaged)
 
 
 def import_records(path: Path | str, store: Store) -> tuple[int, int]:
@@ -104,7 +108,7 @@ def _flattened(name: str, values: Sequence[dict[str, Any] | None]) -> dict[str, 
     return {f"{name}.{key}": [row.get(key) for row in rows] for key in keys}
 
 
-def _read(path: Path) -> list[Record]:
+def _read(path: Path, damaged: list[str] | None) -> list[Record]:
     if path.is_dir():
         files = sorted({file for pattern in PATTERNS for file in path.rglob(pattern) if file.is_file()})
         if not files:
@@ -112,21 +116,23 @@ def _read(path: Path) -> list[Record]:
                 f"no records in this folder ({', '.join(PATTERNS)}); give another, or make some with `claimbench run`",
                 place=Place(file=str(path)),
             )
-        return _some(once(record for file in files for record in _read_file(file)), path)
+        return _some(once(record for file in files for record in _read_file(file, damaged)), path, damaged)
     if not path.exists():
         raise RecordsError(
             "nothing is there; give a store, JSON lines or a folder of them, or make a store with `claimbench run`",
             place=Place(file=str(path)),
         )
-    return _some(once(_read_file(path)), path)
+    return _some(once(_read_file(path, damaged)), path, damaged)
 
 
-def _some(records: list[Record], path: Path) -> list[Record]:
+def _some(records: list[Record], path: Path, damaged: list[str] | None) -> list[Record]:
     """What the user named and holds no trial is a mistake; an empty file beside others in a folder takes nothing away.
 
     Raises:
         RecordsError: there are none.
     """
+    if not records and damaged:
+        raise RecordsError("none of its trials can be read; give another", place=Place(file=str(path)))
     if not records:
         raise RecordsError(
             "it is empty: there is no trial in it; give another, or make some with `claimbench run`",
@@ -135,14 +141,14 @@ def _some(records: list[Record], path: Path) -> list[Record]:
     return records
 
 
-def _read_file(path: Path) -> Iterable[Record]:
+def _read_file(path: Path, damaged: list[str] | None) -> Iterable[Record]:
     try:
         start = first_bytes(path)
     except OSError as error:
         raise RecordsError(f"cannot be read ({error.strerror})", place=Place(file=str(path))) from error
     if start and (start == SQLITE_MAGIC or path.suffix == ".sqlite"):
         with Store.open(path) as store:
-            return list(store.records())
+            return list(store.records(damaged=damaged))
     return read_lines(path)
 
 

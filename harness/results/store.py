@@ -22,13 +22,13 @@ from types import TracebackType
 from typing import Self
 
 from harness.errors import StoreError
-from harness.results.as_now import as_now
 from harness.results.connection import open_for_reading, open_for_writing, refuse_other_files
-from harness.results.faults import explained, readable
+from harness.results.faults import explained
 from harness.results.lock import WriterLock
 from harness.results.paths import behind_links, folder_problem
 from harness.results.record import Record
 from harness.results.schema import keep_environment
+from harness.results.stored import all_records, sound_records
 from harness.trial.outcome import SETTLED, TRANSIENT, Outcome
 
 #: Fields of a record that have a column or a table of their own.
@@ -160,26 +160,20 @@ class Store:
 
     # reading
 
-    def records(self, *, include_superseded: bool = True) -> Iterator[Record]:
+    def records(self, *, include_superseded: bool = True, damaged: list[str] | None = None) -> Iterator[Record]:
         """All trials in the order in which they were stored, as one consistent view.
 
         Records of one environment share its dictionary: do not change it.
+
+        Args:
+            damaged: gets a line for each trial that cannot be read, which is then left out.
+
+        Raises:
+            StoreError: one cannot be read, and there is no `damaged`.
         """
-        with explained(self.path):
-            self._database.execute("BEGIN")  # one view over both tables; ended before the first record is made
-            try:
-                rows = self._database.execute(
-                    "SELECT record, environment, superseded FROM trials WHERE ? OR NOT superseded ORDER BY id",
-                    (include_superseded,),
-                ).fetchall()
-                kept = dict(self._database.execute("SELECT hash, content FROM environments").fetchall())
-            finally:
-                self._database.execute("COMMIT")
-        with readable(self.path):
-            environments = {key: json.loads(content) for key, content in kept.items()}
-            for text, environment, superseded in rows:
-                record = Record.from_text(text, environment=environments[environment], superseded=bool(superseded))
-                yield as_now(record)
+        if damaged is None:
+            return all_records(self._database, self.path, include_superseded=include_superseded)
+        return sound_records(self._database, self.path, include_superseded=include_superseded, damaged=damaged)
 
     def count(self) -> int:
         """Trials kept, superseded ones included."""
