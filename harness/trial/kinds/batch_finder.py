@@ -61,12 +61,12 @@ def search_as_printed(spec: TrialSpec) -> dict[str, int]:
     """One batch size after another up to `max_batch_size`, until a forward pass is out of memory."""
     import torch
 
-    from harness.environment import detect
+    from harness.techniques.registry import this_machine
     from harness.techniques.attention import Attention
     from harness.techniques.precision import Precision
     from harness.trial.training import TrainingRun, build
 
-    trial = TrainingRun(spec, Ranks(), detect())
+    trial = TrainingRun(spec, Ranks(), this_machine())
     limit = int(spec.options.get("max_batch_size", MAX_BATCH_SIZE))
     with trial.held:
         build(trial, (Precision(), Attention()))

@@ -58,13 +58,13 @@ class Trainer:
     """What the printed loop stands in: a model that trains, checkpoints every `SAVE_STEPS` steps."""
 
     def __init__(self, spec: TrialSpec, folder: Path, progress: int) -> None:
-        from harness.environment import detect
+        from harness.techniques.registry import this_machine
         from harness.techniques.registry import techniques
         from harness.trial.training import TrainingRun, build
 
         self.folder = folder
         self.progress = progress
-        self.trial = TrainingRun(spec, Ranks(), detect())
+        self.trial = TrainingRun(spec, Ranks(), this_machine())
         build(self.trial, techniques())
 
     def train(self, epochs: int) -> None:

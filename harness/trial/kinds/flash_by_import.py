@@ -71,12 +71,12 @@ def import_as_printed() -> bool:
 
 def attention_in_use(spec: TrialSpec) -> dict[str, Any]:
     """transformers' word for the attention of a model that names none, and the flash kernels in a step of it."""
-    from harness.environment import detect
+    from harness.techniques.registry import this_machine
     from harness.trial.kinds.training import free
     from harness.trial.profile import profile_step
     from harness.trial.training import TrainingRun, build
 
-    trial = TrainingRun(spec, Ranks(), detect())
+    trial = TrainingRun(spec, Ranks(), this_machine())
     trial.attention = None
     with trial.held:
         build(trial, (Precision(),))
