@@ -61,9 +61,9 @@ def search_as_printed(spec: TrialSpec) -> dict[str, int]:
     """One batch size after another up to `max_batch_size`, until a forward pass is out of memory."""
     import torch
 
-    from harness.techniques.registry import this_machine
     from harness.techniques.attention import Attention
     from harness.techniques.precision import Precision
+    from harness.techniques.registry import this_machine
     from harness.trial.training import TrainingRun, build
 
     trial = TrainingRun(spec, Ranks(), this_machine())

@@ -58,8 +58,7 @@ class Trainer:
     """What the printed loop stands in: a model that trains, checkpoints every `SAVE_STEPS` steps."""
 
     def __init__(self, spec: TrialSpec, folder: Path, progress: int) -> None:
-        from harness.techniques.registry import this_machine
-        from harness.techniques.registry import techniques
+        from harness.techniques.registry import techniques, this_machine
         from harness.trial.training import TrainingRun, build
 
         self.folder = folder
