@@ -50,6 +50,10 @@ class Desk(Protocol):
         """A round that ran elsewhere has come back whole. Must be kept when this returns."""
         ...
 
+    def found(self, records: Sequence[Record]) -> None:
+        """A whole round that this run did not ask for has come back: another plan's. Must be kept all the same."""
+        ...
+
     def notice(self, text: str) -> None:
         """Something that the user should know."""
         ...

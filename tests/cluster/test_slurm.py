@@ -18,14 +18,14 @@ import pytest
 from harness.environment import Environment
 from harness.errors import EnvironmentProblem, LaunchError
 from harness.results.collect import fill
-from harness.results.events import Event, Notice
+from harness.results.events import Event, Notice, RunPlanned
 from harness.results.slurm import cluster as slurm
 from harness.results.slurm.cluster import Cluster
 from harness.results.slurm.probe import environment_of_a_node, known_environment
 from harness.results.store import Store
 from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
-from tests.cluster.driver import quick, real, run, slow, slower
+from tests.cluster.driver import narrow, quick, real, run, slow, slower, wide
 from tests.faults.runs import check_complete, losses
 from tests.results.plans import a_block, a_plan
 
@@ -69,6 +69,20 @@ class Parent:
         """Until one round has come back."""
         assert self.process.stdout is not None
         assert self.process.stdout.readline().startswith("finished")
+
+
+def jobs_of(folder: Path) -> Path:
+    """Where the jobs of a run lie."""
+    return folder / ".claimbench" / "stores" / "results.sqlite" / "slurm" / "jobs"
+
+
+def kill_after_a_round(folder: Path, plan: str) -> None:
+    """The end of a run whose two jobs run on, with one round stored."""
+    parent = Parent(folder, plan)
+    parent.wait_for_a_round()
+    parent.process.kill()
+    parent.process.wait()
+    assert len(job_names(running=True)) == 2, "jobs go on without the run"
 
 
 def test_the_same_trials_once_each_on_two_nodes_with_the_losses_of_a_local_run(
@@ -139,11 +153,7 @@ def test_a_run_that_is_killed_leaves_its_jobs_and_the_next_takes_them_over(
     tmp_path: Path, two_nodes: Cluster, here: Environment
 ) -> None:
     before = job_names()
-    parent = Parent(tmp_path, "slow")
-    parent.wait_for_a_round()
-    parent.process.kill()
-    parent.process.wait()
-    assert len(job_names(running=True)) == 2, "jobs go on without the run"
+    kill_after_a_round(tmp_path, "slow")
     summary = run(tmp_path, slow(), here)
     assert summary.left == 0
     records = check_complete(tmp_path, slow())
@@ -151,6 +161,51 @@ def test_a_run_that_is_killed_leaves_its_jobs_and_the_next_takes_them_over(
     with Store.open(tmp_path / "results.sqlite") as store:
         assert store.count() == 12, "no trial ran twice"
     assert len(set(job_names()) - set(before)) == 2, "no job was sent twice"
+
+
+def test_rounds_of_a_run_that_was_killed_are_stored_by_a_run_of_another_plan(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    """Its jobs run on under the other plan, of which no round is theirs."""
+    kill_after_a_round(tmp_path, "slow")
+    other = a_block("c", options={"seconds": 0.2})
+    summary = run(tmp_path, a_plan(other), here)
+    assert (summary.planned, summary.left, summary.outcomes) == (6, 0, Counter({Outcome.OK: 6}))
+    check_complete(tmp_path, a_plan(*{trial.block.key: trial.block for trial in slow().trials}.values(), other))
+    again = run(tmp_path, slow(), here)
+    assert (again.stored_before, again.launched) == (12, 0)
+
+
+def test_rounds_of_jobs_that_end_as_the_next_run_begins_are_stored(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    """After it has looked for what came back, and before it looks for jobs: while it prepares data, for instance."""
+    before = job_names()
+    kill_after_a_round(tmp_path, "slow")
+
+    def wait_at_the_plan(event: Event) -> None:
+        if isinstance(event, RunPlanned):
+            wait_for(lambda: len(list(jobs_of(tmp_path).glob("*/ended.json"))) == 2)
+
+    assert run(tmp_path, slow(), here, on_event=wait_at_the_plan).left == 0
+    check_complete(tmp_path, slow())
+    with Store.open(tmp_path / "results.sqlite") as store:
+        assert store.count() == 12, "no trial ran twice"
+    assert len(set(job_names()) - set(before)) == 2, "no job was sent twice"
+    assert list(jobs_of(tmp_path).iterdir()) == []
+
+
+def test_a_cell_that_was_added_after_a_run_was_killed_is_measured_in_whole_rounds(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    """What its jobs bring back is of the same blocks and lacks the cell: it is stored, and its rounds run again."""
+    assert {trial.block.key for trial in wide().trials} == {trial.block.key for trial in narrow().trials}
+    kill_after_a_round(tmp_path, "narrow")
+    summary = run(tmp_path, wide(), here)
+    assert (summary.left, summary.outcomes) == (0, Counter({Outcome.OK: 16}))
+    check_complete(tmp_path, wide())
+    with Store.open(tmp_path / "results.sqlite") as store:
+        assert store.count() == 12 + 16
 
 
 def test_ctrl_c_once_lets_rounds_that_run_come_back_and_twice_cancels_them(

@@ -7,7 +7,6 @@ jobs that still wait or run are waited for, and only what neither holds is sent 
 from __future__ import annotations
 
 import select
-import shutil
 import time
 import uuid
 from collections import Counter, deque
@@ -24,10 +23,10 @@ from harness.results.record import Record
 from harness.results.rounds import Round
 from harness.results.slurm import cluster as slurm
 from harness.results.slurm.cluster import GONE, Cluster, JobState, QueueFull
-from harness.results.slurm.job import Job, errand_of, label
+from harness.results.slurm.job import Errand, Job, errand_of, label
 from harness.results.slurm.node import run_job
 from harness.results.slurm.packing import Load, Seconds, pack
-from harness.results.slurm.sent import Said, Sent
+from harness.results.slurm.sent import Said, Sent, answers
 from harness.results.tries import now
 from harness.trial.interrupts import Interrupts
 
@@ -82,9 +81,7 @@ class OnSlurm:
             EnvironmentProblem: Slurm refuses the jobs, takes none, or does not answer.
             LaunchError: a node is not like the one that the run was planned for.
         """
-        self._adopt(rounds)
-        known = {name for sent in self._sent for name in sent.rounds}
-        todo = [each for each in rounds if label(each) not in known and not _refused(each, desk)]
+        todo = [each for each in self._adopt(rounds, desk) if not _refused(each, desk)]
         waiting = deque(pack(todo, self.seconds, self.cluster))
         try:
             while (waiting or self._sent) and not desk.interrupts.now:
@@ -99,19 +96,35 @@ class OnSlurm:
             if desk.interrupts.now:
                 slurm.cancel([sent.name for sent in self._sent])
 
-    def _adopt(self, rounds: Sequence[Round]) -> None:
-        """Jobs of an earlier run that Slurm still has; folders of others are of no more use."""
+    def _adopt(self, rounds: Sequence[Round], desk: Desk) -> list[Round]:
+        """Take over the jobs of an earlier run, for this plan or another; the rounds that none of them holds."""
+        missing = {label(each): each for each in rounds}
+        over = []
         states = slurm.states()
-        by_label = {label(each): each for each in rounds}
         for folder in sorted(self.folder.glob("jobs/*")):
-            state = states.get(folder.name, GONE)
-            if not state.active or (folder / "ended.json").exists():
-                shutil.rmtree(folder, ignore_errors=True)
+            sent = Sent(folder=folder, rounds=missing, state=states.get(folder.name, GONE))
+            if sent.over:
+                over.append(sent)
                 continue
             (folder / "stop").unlink(missing_ok=True)
-            theirs = {label(each) for _, each in Job.read(folder).rounds(self.environment)}
-            wanted = {name: by_label[name] for name in theirs if name in by_label}
-            self._sent.append(Sent(folder=folder, rounds=wanted, state=state))
+            _divide(sent, missing)
+            self._sent.append(sent)
+        for sent in over:  # a job may have ended since `leftovers` looked
+            self._store(sent, desk)
+        if over and missing:  # its files may be seen here a moment late
+            _sleep(self.poll_seconds, desk.interrupts)
+        for sent in over:
+            self._store(sent, desk)
+            sent.remove()
+        return list(missing.values())
+
+    def _store(self, sent: Sent, desk: Desk) -> None:
+        """Everything that has come back of a job, whoever asked for it."""
+        for each, records in sent.delivered():
+            if each is None:
+                desk.found(records)
+            else:
+                desk.delivered(each, records)
 
     def _send(self, waiting: deque[Load], desk: Desk) -> None:
         """As many jobs as there are nodes to use; a full queue is offered the rest later."""
@@ -170,9 +183,7 @@ class OnSlurm:
                 raise EnvironmentProblem(
                     f"Slurm would never start the jobs ({sent.state.reason}); change --time, --nodes or the partition"
                 )
-            for each, records in sent.delivered():
-                if each is not None:
-                    desk.delivered(each, records)
+            self._store(sent, desk)
             if sent.ended:
                 self._sent.remove(sent)
                 if sent.rounds and not desk.interrupts.soft:
@@ -215,6 +226,25 @@ class OnSlurm:
         slurm.cancel([sent.name for sent in self._sent], pending_only=True)
         for sent in self._sent:
             sent.ask_to_stop()
+
+
+def _divide(sent: Sent, missing: dict[str, Round]) -> None:
+    """Of an earlier run's job: its rounds that are missing here are taken out of `missing`, the others are noted."""
+    errands = _errands(sent.folder)
+    sent.rounds = {
+        name: missing.pop(name)
+        for name, errand in errands.items()
+        if name in missing and answers(missing[name], errand.order, errand.fingerprint)
+    }
+    sent.others = errands.keys() - sent.rounds.keys()
+
+
+def _errands(folder: Path) -> dict[str, Errand]:
+    """None where another version wrote the job: what comes back of it is stored all the same."""
+    try:
+        return Job.read(folder).errands_by_label()
+    except (OSError, ValueError):
+        return {}
 
 
 def _refused(each: Round, desk: Desk) -> bool:

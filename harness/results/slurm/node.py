@@ -146,6 +146,10 @@ class Outbox:
         """Nothing runs elsewhere."""
         raise AssertionError("a job sends no rounds on")
 
+    def found(self, records: Sequence[Record]) -> None:
+        """Nor does anything come back."""
+        raise AssertionError("a job collects no rounds")
+
     def notice(self, text: str) -> None:
         """Into the job's log."""
         print(text, flush=True)
