@@ -56,7 +56,8 @@ class Parent:
     """`tests.cluster.driver` in a process of its own."""
 
     def __init__(self, folder: Path, plan: str, *, retries: int = 0) -> None:
-        command = [sys.executable, "-m", "tests.cluster.driver", str(folder), plan, str(retries)]
+        heard = ["env", "--default-signal=HUP,INT"]  # by the run, whatever the tests were started to ignore
+        command = [*heard, sys.executable, "-m", "tests.cluster.driver", str(folder), plan, str(retries)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         self.lines: list[str] = []
 
@@ -226,6 +227,36 @@ def test_ctrl_c_once_lets_rounds_that_run_come_back_and_twice_cancels_them(
     wait_for(lambda: not job_names(running=True))
     assert run(tmp_path, slow(), here).left == 0
     check_complete(tmp_path, slow())
+
+
+def test_a_run_whose_terminal_is_closed_leaves_its_jobs_to_the_next(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    before = job_names()
+    parent = Parent(tmp_path, "slow")
+    parent.wait_for_a_round()
+    os.kill(parent.process.pid, signal.SIGHUP)
+    parent.finish()
+    assert parent.process.returncode == 130
+    assert len(job_names(running=True)) == 2
+    assert run(tmp_path, slow(), here).left == 0
+    check_complete(tmp_path, slow())
+    with Store.open(tmp_path / "results.sqlite") as store:
+        assert store.count() == 12, "no trial ran twice"
+    assert len(set(job_names()) - set(before)) == 2, "no job was sent twice"
+
+
+def test_sigterm_cancels_all_jobs_and_lets_what_slurm_does_not_find_of_them_begin_nothing(
+    tmp_path: Path, two_nodes: Cluster
+) -> None:
+    before = job_names()
+    parent = Parent(tmp_path, "slower")
+    wait_for(lambda: len(set(job_names(running=True)) - set(before)) == 2)
+    parent.process.terminate()
+    parent.finish()
+    assert parent.process.returncode == 130
+    wait_for(lambda: not job_names(running=True))
+    assert [(job / "stop").exists() for job in jobs_of(tmp_path).iterdir()] == [True, True]
 
 
 def test_two_ranks_on_two_nodes_meet_under_torchrun(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:

@@ -77,6 +77,8 @@ class OnSlurm:
     def carry(self, rounds: Sequence[Round], desk: Desk) -> None:
         """Send, collect, send again what was lost; until nothing is left or the run is stopped.
 
+        A run that is stopped now ends its jobs; one whose terminal is gone leaves them to the next, as if it had died.
+
         Raises:
             EnvironmentProblem: Slurm refuses the jobs, takes none, or does not answer.
             LaunchError: a node is not like the one that the run was planned for.
@@ -93,8 +95,8 @@ class OnSlurm:
                     _sleep(self.poll_seconds, desk.interrupts)
                 waiting.extend(self._collect(desk))
         finally:
-            if desk.interrupts.now:
-                slurm.cancel([sent.name for sent in self._sent])
+            if desk.interrupts.now and not desk.interrupts.hung_up:
+                self._end_jobs()
 
     def _adopt(self, rounds: Sequence[Round], desk: Desk) -> list[Round]:
         """Take over the jobs of an earlier run, for this plan or another; the rounds that none of them holds."""
@@ -223,9 +225,15 @@ class OnSlurm:
 
     def _ask_to_stop(self) -> None:
         """No further round begins; jobs that have not begun are not needed."""
-        slurm.cancel([sent.name for sent in self._sent], pending_only=True)
         for sent in self._sent:
             sent.ask_to_stop()
+        slurm.cancel([sent.name for sent in self._sent], pending_only=True)
+
+    def _end_jobs(self) -> None:
+        """Now. Processes that Slurm does not find (of a job that has just begun, for instance) begin no round."""
+        for sent in self._sent:
+            sent.ask_to_stop()
+        slurm.cancel([sent.name for sent in self._sent])
 
 
 def _divide(sent: Sent, missing: dict[str, Round]) -> None:
