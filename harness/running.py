@@ -74,7 +74,8 @@ def run(
     if dry_run:
         _dry_run(where, matrix, store, study=study, rounds=rounds, scale=scale)
         return
-    here = where.machine(store)
+    with stoppable(store):
+        here = where.machine(store)
     planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
     how = Options(
         time_budget_seconds=time_budget, wall_limit_seconds=wall_limit,
@@ -194,7 +195,9 @@ def _cluster(*, device: harness.Device, isolation: str, sharing_control: bool = 
         nodes=int(str(asked["nodes"])), minutes=options.slurm_minutes(str(asked["time"])),
         extra=options.pairs(asked.get("slurm") or ()),  # type: ignore[arg-type]
     )  # fmt: skip
-    return OnCluster(cluster=cluster, isolation=isolation, control=sharing_control)
+    return OnCluster(
+        cluster=cluster, isolation=isolation, control=sharing_control, tell=lambda text: typer.echo(text, err=True)
+    )  # fmt: skip
 
 
 def _plan_for_cluster(

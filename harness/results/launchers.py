@@ -10,7 +10,7 @@ rounds to where they run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,6 +112,8 @@ class OnCluster:
     isolation: str = "zygote"
     control: bool = True
     poll_seconds: float = 2.0
+    tell: Callable[[str], None] = lambda text: None
+    """Is told what the first job waits for."""
 
     def machine(self, store: Path) -> Environment:
         """A node's, as one of the cluster's tells.
@@ -121,7 +123,7 @@ class OnCluster:
         """
         from harness.results.slurm.probe import environment_of_a_node
 
-        return environment_of_a_node(self.cluster, self._folder(store), poll_seconds=self.poll_seconds)
+        return environment_of_a_node(self.cluster, self._folder(store), poll_seconds=self.poll_seconds, tell=self.tell)
 
     def known_machine(self, store: Path) -> Environment | None:
         """As `machine` where a job has told of a node before; asks nobody."""

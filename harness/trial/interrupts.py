@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import signal
 import socket
 import threading
@@ -43,6 +44,11 @@ class Interrupts:
             self._reader.recv(4096)
         except BlockingIOError:
             return
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; a signal ends it."""
+        if select.select([self], [], [], seconds)[0]:
+            self.drain()
 
     def request(self, *, now: bool) -> None:
         """Ask for a stop, as a signal would."""

@@ -31,12 +31,23 @@ from tests.results.plans import a_block, a_plan
 
 pytestmark = pytest.mark.cluster
 
+#: These signals are heard by a command, whatever the tests were started to ignore.
+HEARD = ("env", "--default-signal=HUP,INT")
+
 
 def job_names(*, running: bool = False) -> dict[str, str]:
     """Job name → its node, of jobs of rounds."""
     command = ["squeue", "--states=" + ("RUNNING" if running else "all"), "--noheader", "--format=%j|%N"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return dict(line.split("|") for line in lines if line.startswith("claimbench-") and "probe" not in line)
+
+
+def probes() -> list[str]:
+    """Numbers of jobs that wait or run to look at a node."""
+    lines = subprocess.run(
+        ["squeue", "--noheader", "--format=%j|%A"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    return [number for name, number in (line.split("|") for line in lines) if name.startswith("claimbench-probe-")]
 
 
 def rounds_begun(folder: Path) -> int:
@@ -56,8 +67,7 @@ class Parent:
     """`tests.cluster.driver` in a process of its own."""
 
     def __init__(self, folder: Path, plan: str, *, retries: int = 0) -> None:
-        heard = ["env", "--default-signal=HUP,INT"]  # by the run, whatever the tests were started to ignore
-        command = [*heard, sys.executable, "-m", "tests.cluster.driver", str(folder), plan, str(retries)]
+        command = [*HEARD, sys.executable, "-m", "tests.cluster.driver", str(folder), plan, str(retries)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         self.lines: list[str] = []
 
@@ -305,6 +315,30 @@ def test_a_job_that_would_wait_for_ever_is_said(tmp_path: Path, two_nodes: Clust
     """The partition lets a job run for an hour; Slurm takes a longer one all the same, and never starts it."""
     with pytest.raises(EnvironmentProblem, match=r"would never start the jobs \(PartitionTimeLimit\); change --time"):
         run(tmp_path, quick(), here, cluster=replace(two_nodes, minutes=90))
+
+
+def test_a_first_job_that_would_wait_for_ever_is_said_and_cancelled(tmp_path: Path, two_nodes: Cluster) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"would never start the jobs \(PartitionTimeLimit\); change --time"):
+        environment_of_a_node(replace(two_nodes, minutes=90), tmp_path, poll_seconds=0.2)
+    wait_for(lambda: not probes())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_says_what_its_first_job_waits_for_and_cancels_it_when_it_is_stopped(
+    tmp_path: Path, two_nodes: Cluster, number: signal.Signals
+) -> None:
+    command = ["run", "--matrix", "examples/small.yaml", "--store", str(tmp_path / "results.sqlite"), "--launcher"]
+    command = [*HEARD, sys.executable, "-m", "harness.cli", *command, "slurm", "--time", "10m", "--slurm", "hold="]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        (job,) = probes()
+        assert said == f"waiting for job {job}, which looks at a node (JobHeldUser)\n"
+        process.send_signal(number)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert rest.startswith("stopped; ")
+    wait_for(lambda: not probes())
 
 
 def test_a_full_queue_is_said(

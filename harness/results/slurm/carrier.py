@@ -6,7 +6,6 @@ jobs that still wait or run are waited for, and only what neither holds is sent 
 
 from __future__ import annotations
 
-import select
 import time
 import uuid
 from collections import Counter, deque
@@ -28,7 +27,6 @@ from harness.results.slurm.node import run_job
 from harness.results.slurm.packing import Load, Seconds, pack
 from harness.results.slurm.sent import Said, Sent, answers
 from harness.results.tries import now
-from harness.trial.interrupts import Interrupts
 
 #: A job begins no round that would end within so much of its limit: what is left is for writing and ending.
 _MARGIN_SECONDS = 60.0
@@ -92,7 +90,7 @@ class OnSlurm:
                     self._ask_to_stop()
                 self._send(waiting, desk)
                 if self._sent:
-                    _sleep(self.poll_seconds, desk.interrupts)
+                    desk.interrupts.sleep(self.poll_seconds)
                 waiting.extend(self._collect(desk))
         finally:
             if desk.interrupts.now and not desk.interrupts.hung_up:
@@ -114,7 +112,7 @@ class OnSlurm:
         for sent in over:  # a job may have ended since `leftovers` looked
             self._store(sent, desk)
         if over and missing:  # its files may be seen here a moment late
-            _sleep(self.poll_seconds, desk.interrupts)
+            desk.interrupts.sleep(self.poll_seconds)
         for sent in over:
             self._store(sent, desk)
             sent.remove()
@@ -180,11 +178,11 @@ class OnSlurm:
         again = []
         for sent in list(self._sent):
             sent.look(self._states.get(sent.name, GONE))
-            if sent.state.reason in slurm.NEVER and sent.state.state == "PENDING":
+            try:
+                slurm.require_startable(sent.state)
+            except EnvironmentProblem:
                 slurm.cancel([each.name for each in self._sent], pending_only=True)
-                raise EnvironmentProblem(
-                    f"Slurm would never start the jobs ({sent.state.reason}); change --time, --nodes or the partition"
-                )
+                raise
             self._store(sent, desk)
             if sent.ended:
                 self._sent.remove(sent)
@@ -273,9 +271,3 @@ def _unlike(said: Said) -> str:
         f"a node is not like the one that the run was planned for ({said.unlike}); ask for one kind of node, as in"
         " --slurm constraint=h100, or remove .claimbench/stores/<store>/slurm/node-*.json beside the store to plan anew"
     )
-
-
-def _sleep(seconds: float, interrupts: Interrupts) -> None:
-    """Wait; a Ctrl-C ends it."""
-    if select.select([interrupts], [], [], seconds)[0]:
-        interrupts.drain()
