@@ -13,7 +13,7 @@ import typer
 
 import harness
 from harness import options
-from harness.errors import InputError
+from harness.errors import EnvironmentProblem, InputError
 
 if TYPE_CHECKING:
     from harness.environment import Environment
@@ -97,6 +97,12 @@ def run(
             typer.echo(page or f"no report: {store} holds no trial yet")
     if summary.interrupted:
         raise stopped(store)
+    if summary.rounds_lost:
+        raise EnvironmentProblem(
+            f"rounds that were lost with their Slurm jobs: {summary.rounds_lost}. What ran is kept in {store}; see to"
+            " what is said of the jobs above and run the same command again"
+            f" (--retries {how.retries + 1} sends such rounds again at once)"
+        )
 
 
 @contextmanager

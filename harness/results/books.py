@@ -115,6 +115,12 @@ class Books:
         """Store a round of another plan: nothing here is done by it."""
         self.store.add_round(records)
 
+    def lost(self, each: Round) -> None:
+        """Another run has to do it: this one has failed."""
+        for trial in each.trials:
+            self._pending.pop(id(trial), None)
+        self.summary.rounds_lost += 1
+
     def notice(self, text: str) -> None:
         """Tell the user."""
         self._tell(Notice(text=text))

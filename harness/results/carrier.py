@@ -54,6 +54,10 @@ class Desk(Protocol):
         """A whole round that this run did not ask for has come back: another plan's. Must be kept all the same."""
         ...
 
+    def lost(self, each: Round) -> None:
+        """What carried a round came to its end without it, and it is not sent again."""
+        ...
+
     def notice(self, text: str) -> None:
         """Something that the user should know."""
         ...

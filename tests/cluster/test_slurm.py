@@ -96,6 +96,20 @@ def kill_after_a_round(folder: Path, plan: str) -> None:
     assert len(job_names(running=True)) == 2, "jobs go on without the run"
 
 
+def command(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """`claimbench run` of a matrix of one study, three cells and three rounds, in jobs of the cluster."""
+    matrix = folder / "matrix.yaml"
+    matrix.write_text(
+        "schema: 1\nrounds: 3\nworkloads: {small: {model: tiny, data: synthetic, sequence_length: 16, batch_size: 1}}\n"
+        "studies: {attention: {workload: small, axes: {attention: [eager]}, warmup_steps: 2, steps: 100000}}\n"
+    )
+    where = ["--matrix", str(matrix), "--store", str(folder / "results.sqlite"), "--launcher", "slurm", "--time", "10m"]
+    return subprocess.Popen(
+        [*HEARD, sys.executable, "-m", "harness.cli", "run", *where, *options],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
 def test_the_same_trials_once_each_on_two_nodes_with_the_losses_of_a_local_run(
     tmp_path: Path, two_nodes: Cluster, here: Environment, session_launcher: LocalLauncher
 ) -> None:
@@ -141,10 +155,26 @@ def test_without_retries_the_next_run_does_what_a_cancelled_job_left(
     parent = Parent(tmp_path, "slow")
     wait_for(lambda: len(set(job_names(running=True)) - set(before)) == 2)
     slurm.cancel([min(set(job_names(running=True)) - set(before))])
-    assert "the next run will do them (or --retries)" in parent.finish()
+    said = parent.finish()
+    assert "the next run will do them (or --retries)" in said
+    assert "2 rounds lost; 6 left" in said
     again = run(tmp_path, slow(), here)
     assert (again.stored_before, again.left) == (6, 0)
     check_complete(tmp_path, slow())
+
+
+def test_a_command_that_lost_a_job_ends_as_an_error_with_what_to_do(tmp_path: Path, two_nodes: Cluster) -> None:
+    before = job_names()
+    process = command(tmp_path, "--no-report")
+    wait_for(lambda: set(job_names(running=True)) - set(before))
+    slurm.cancel(list(set(job_names()) - set(before)))
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 2, error
+    assert "3 rounds lost; 9 left" in " ".join(out.split())
+    assert error.splitlines()[-1].startswith(
+        "error: rounds that were lost with their Slurm jobs: 3. What ran is kept in"
+    )
+    assert "run the same command again (--retries 1 sends such rounds again at once)" in error
 
 
 def test_a_node_that_dies_loses_no_round(
@@ -327,9 +357,7 @@ def test_a_first_job_that_would_wait_for_ever_is_said_and_cancelled(tmp_path: Pa
 def test_a_command_says_what_its_first_job_waits_for_and_cancels_it_when_it_is_stopped(
     tmp_path: Path, two_nodes: Cluster, number: signal.Signals
 ) -> None:
-    command = ["run", "--matrix", "examples/small.yaml", "--store", str(tmp_path / "results.sqlite"), "--launcher"]
-    command = [*HEARD, sys.executable, "-m", "harness.cli", *command, "slurm", "--time", "10m", "--slurm", "hold="]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with command(tmp_path, "--slurm", "hold=") as process:
         assert process.stderr is not None
         said = process.stderr.readline()
         (job,) = probes()

@@ -22,10 +22,10 @@ from harness.results.record import Record
 from harness.results.rounds import Round
 from harness.results.slurm import cluster as slurm
 from harness.results.slurm.cluster import GONE, Cluster, JobState, QueueFull
-from harness.results.slurm.job import Errand, Job, errand_of, label
+from harness.results.slurm.job import Job, errand_of, label
 from harness.results.slurm.node import run_job
 from harness.results.slurm.packing import Load, Seconds, pack
-from harness.results.slurm.sent import Said, Sent, answers
+from harness.results.slurm.sent import Said, Sent
 from harness.results.tries import now
 
 #: A job begins no round that would end within so much of its limit: what is left is for writing and ending.
@@ -107,7 +107,7 @@ class OnSlurm:
                 over.append(sent)
                 continue
             (folder / "stop").unlink(missing_ok=True)
-            _divide(sent, missing)
+            sent.take(missing)
             self._sent.append(sent)
         for sent in over:  # a job may have ended since `leftovers` looked
             self._store(sent, desk)
@@ -195,12 +195,15 @@ class OnSlurm:
         """What becomes of the rounds of a job that came to its end without them."""
         said = sent.said()
         if said is not None and said.unlike:
-            raise LaunchError(_unlike(said))
+            raise LaunchError(said.why_unlike)
         rounds = list(sent.rounds.values())
         # out of time is nobody's fault, unless a job has time for nothing at all
         blameless = said.postponed if said is not None and len(said.postponed) < len(rounds) else frozenset()
         self._lost.update(set(sent.rounds) - blameless)
         again = [each for each in rounds if self._lost[label(each)] <= self.retries]
+        for each in rounds:
+            if self._lost[label(each)] > self.retries:
+                desk.lost(each)
         if set(sent.rounds) - blameless:
             desk.notice(self._news_of(sent, said, bool(again)))
         return pack(again, self.seconds, self.cluster)
@@ -234,25 +237,6 @@ class OnSlurm:
         slurm.cancel([sent.name for sent in self._sent])
 
 
-def _divide(sent: Sent, missing: dict[str, Round]) -> None:
-    """Of an earlier run's job: its rounds that are missing here are taken out of `missing`, the others are noted."""
-    errands = _errands(sent.folder)
-    sent.rounds = {
-        name: missing.pop(name)
-        for name, errand in errands.items()
-        if name in missing and answers(missing[name], errand.order, errand.fingerprint)
-    }
-    sent.others = errands.keys() - sent.rounds.keys()
-
-
-def _errands(folder: Path) -> dict[str, Errand]:
-    """None where another version wrote the job: what comes back of it is stored all the same."""
-    try:
-        return Job.read(folder).errands_by_label()
-    except (OSError, ValueError):
-        return {}
-
-
 def _refused(each: Round, desk: Desk) -> bool:
     """A round of which nothing can run is recorded here: it needs no node."""
     if any(trial.refusal is None for trial in each.trials):
@@ -264,10 +248,3 @@ def _refused(each: Round, desk: Desk) -> bool:
         at = assemble.Try(attempt=orders.attempts[trial.arm.name], started_at=now())
         desk.finished(trial, assemble.unsupported(trial, at=at, circumstances=each.circumstances))
     return True
-
-
-def _unlike(said: Said) -> str:
-    return (
-        f"a node is not like the one that the run was planned for ({said.unlike}); ask for one kind of node, as in"
-        " --slurm constraint=h100, or remove .claimbench/stores/<store>/slurm/node-*.json beside the store to plan anew"
-    )

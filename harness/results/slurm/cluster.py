@@ -143,9 +143,8 @@ def require_startable(job: JobState) -> None:
         EnvironmentProblem: it waits for what will not come.
     """
     if job.state == "PENDING" and job.reason in NEVER:
-        raise EnvironmentProblem(
-            f"Slurm would never start the jobs ({job.reason}); change --time, --nodes or the partition"
-        )
+        why = f"Slurm would never start the jobs ({job.reason})"
+        raise EnvironmentProblem(f"{why}; change --time, --nodes or the partition")
 
 
 def batch_script(cluster: Cluster, folder: Path, *, name: str, nodes: int) -> str:

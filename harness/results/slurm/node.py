@@ -150,6 +150,10 @@ class Outbox:
         """Nor does anything come back."""
         raise AssertionError("a job collects no rounds")
 
+    def lost(self, each: Round) -> None:
+        """Nor can one be lost on its way."""
+        raise AssertionError("a job sends no rounds on")
+
     def notice(self, text: str) -> None:
         """Into the job's log."""
         print(text, flush=True)

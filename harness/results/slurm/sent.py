@@ -14,6 +14,7 @@ from harness.results.lines import read_lines
 from harness.results.record import Record
 from harness.results.rounds import Round
 from harness.results.slurm.cluster import GONE, JobState
+from harness.results.slurm.job import Errand, Job
 
 #: A job that has ended may have files that this machine does not see yet (NFS): looked for so often.
 _LOOKS = 2
@@ -27,6 +28,15 @@ class Said:
     """Labels of rounds that no longer fitted into its time."""
     unlike: dict[str, Any] = field(default_factory=dict)
     """What its node is, where that is not what the run was planned for."""
+
+    @property
+    def why_unlike(self) -> str:
+        """And what to do."""
+        return (
+            f"a node is not like the one that the run was planned for ({self.unlike}); ask for one kind of node, as in"
+            " --slurm constraint=h100, or remove .claimbench/stores/<store>/slurm/node-*.json beside the store to plan"
+            " anew"
+        )
 
 
 @dataclass(kw_only=True)
@@ -44,6 +54,21 @@ class Sent:
     @property
     def name(self) -> str:
         return self.folder.name
+
+    def take(self, missing: dict[str, Round]) -> None:
+        """Take its rounds out of those that are missing here, and note the others that it runs.
+
+        Of a job that another version wrote nothing is known; what comes back of it is stored all the same.
+        """
+        errands: dict[str, Errand] = {}
+        with suppress(OSError, ValueError):
+            errands = Job.read(self.folder).errands_by_label()
+        self.rounds = {
+            name: missing.pop(name)
+            for name, errand in errands.items()
+            if name in missing and answers(missing[name], errand.order, errand.fingerprint)
+        }
+        self.others = errands.keys() - self.rounds.keys()
 
     def look(self, state: JobState) -> None:
         """Take in what Slurm says; ask before looking for files, so that an ended job's are there."""
