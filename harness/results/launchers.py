@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.environment import Environment
-from harness.errors import EnvironmentProblem
+from harness.errors import EnvironmentProblem, InputError
 from harness.experiment.study import Plan
 from harness.results.carrier import Carrier
 from harness.results.workplace import Workplace
@@ -172,7 +172,18 @@ class OnCluster:
         return Estimates(gpu=self.cluster.gpus_per_node > 0, seen=store.records() if store is not None else ())
 
     def _folder(self, store: Path) -> Path:
-        return Workplace.beside(store).folder / "slurm"
+        """Where the store's jobs and their logs lie.
+
+        Raises:
+            InputError: Slurm would put the logs elsewhere, and submitit its pickles.
+        """
+        folder = Workplace.beside(store).folder / "slurm"
+        for sign in (each for each in "%\\" if each in str(folder)):
+            raise InputError(
+                f"the path of the store, {store.absolute()}, holds {sign!r}, which Slurm reads as a pattern in the"
+                f" names of logs (%j: a job's number); choose a --store whose path holds no {sign!r}"
+            )
+        return folder
 
 
 def chosen(environment: Environment, gpus: Sequence[int]) -> Environment:
