@@ -299,6 +299,19 @@ def test_sigterm_cancels_all_jobs_and_lets_what_slurm_does_not_find_of_them_begi
     assert [(job / "stop").exists() for job in jobs_of(tmp_path).iterdir()] == [True, True]
 
 
+def test_a_run_that_is_started_again_at_once_waits_for_no_job_that_was_cancelled(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    """Slurm may still be ending them."""
+    parent = Parent(tmp_path, "slow")
+    parent.wait_for_a_round()
+    parent.process.terminate()
+    parent.finish()
+    summary = run(tmp_path, slow(), here)
+    assert (summary.left, summary.rounds_lost) == (0, 0)
+    check_complete(tmp_path, slow())
+
+
 def test_two_ranks_on_two_nodes_meet_under_torchrun(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:
     block = a_block(
         workload=real().trials[0].arm.cell.workload, sizes=(), rounds=1, steps=3,

@@ -103,7 +103,7 @@ class OnSlurm:
         states = slurm.states()
         for folder in sorted(self.folder.glob("jobs/*")):
             sent = Sent(folder=folder, rounds=missing, state=states.get(folder.name, GONE))
-            if sent.over:
+            if sent.over or sent.state.ending:
                 over.append(sent)
                 continue
             (folder / "stop").unlink(missing_ok=True)

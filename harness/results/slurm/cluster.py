@@ -53,6 +53,11 @@ class JobState:
     def active(self) -> bool:
         return self.state in ACTIVE
 
+    @property
+    def ending(self) -> bool:
+        """Its processes are being ended, or have ended: it begins nothing more."""
+        return self.state == "COMPLETING"
+
 
 GONE = JobState()
 

@@ -111,6 +111,14 @@ def test_a_job_is_over_when_slurm_or_its_own_word_says_so_and_lost_after_a_secon
     assert (sent.state.number, sent.state.state) == ("7", "GONE")
 
 
+def test_a_job_that_is_being_ended_is_with_slurm_and_begins_nothing_more() -> None:
+    """It may be one that the run before has cancelled: whoever waits for its rounds would find them lost."""
+    ending = JobState(number="7", state="COMPLETING")
+    assert (ending.active, ending.ending) == (True, True)
+    running = JobState(number="7", state="RUNNING")
+    assert (running.active, running.ending) == (True, False)
+
+
 @pytest.fixture
 def whole() -> list[Record]:
     """A round of a block, as a job would leave it."""
