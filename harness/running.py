@@ -13,7 +13,7 @@ import typer
 
 import harness
 from harness import options
-from harness.errors import InputError
+from harness.errors import EnvironmentProblem, InputError
 
 if TYPE_CHECKING:
     from harness.environment import Environment
@@ -74,7 +74,8 @@ def run(
     if dry_run:
         _dry_run(where, matrix, store, study=study, rounds=rounds, scale=scale)
         return
-    here = where.machine(store)
+    with stoppable(store):
+        here = where.machine(store)
     planned = harness.plan(matrix, studies=study or (), rounds=rounds, scale=scale, environment=here)
     how = Options(
         time_budget_seconds=time_budget, wall_limit_seconds=wall_limit,
@@ -96,6 +97,12 @@ def run(
             typer.echo(page or f"no report: {store} holds no trial yet")
     if summary.interrupted:
         raise stopped(store)
+    if summary.rounds_lost:
+        raise EnvironmentProblem(
+            f"rounds that were lost with their Slurm jobs: {summary.rounds_lost}. What ran is kept in {store}; see to"
+            " what is said of the jobs above and run the same command again"
+            f" (--retries {how.retries + 1} sends such rounds again at once)"
+        )
 
 
 @contextmanager
@@ -194,7 +201,9 @@ def _cluster(*, device: harness.Device, isolation: str, sharing_control: bool = 
         nodes=int(str(asked["nodes"])), minutes=options.slurm_minutes(str(asked["time"])),
         extra=options.pairs(asked.get("slurm") or ()),  # type: ignore[arg-type]
     )  # fmt: skip
-    return OnCluster(cluster=cluster, isolation=isolation, control=sharing_control)
+    return OnCluster(
+        cluster=cluster, isolation=isolation, control=sharing_control, tell=lambda text: typer.echo(text, err=True)
+    )  # fmt: skip
 
 
 def _plan_for_cluster(

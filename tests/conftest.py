@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import chdir, nullcontext
 from pathlib import Path
@@ -38,6 +39,12 @@ def one_zygote(session_launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(collect, "local_launcher", lent)
     monkeypatch.setattr(checking, "local_launcher", lent)
+
+
+def pytest_configure() -> None:
+    """Tests send Ctrl-C to what they start; started by `pytest &` in a script, it would be ignored by all of it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

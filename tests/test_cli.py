@@ -293,6 +293,21 @@ def test_other_options_that_would_be_passed_over(folder: Path, arguments: list[s
     assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
 
 
+@pytest.mark.parametrize("name", ["a%j.sqlite", "100%.sqlite", "a\\b.sqlite"])
+@pytest.mark.parametrize("command", [["run"], ["run", "--dry-run"], ["plan"]])
+def test_a_store_whose_path_slurm_would_read_as_a_pattern_sends_nothing(
+    folder: Path, command: list[str], name: str
+) -> None:
+    """`%j` became the job's number: logs and pickles lay in another folder, open to others."""
+    said = claimbench(*command, "--launcher", "slurm", "--store", name, "--device", "cpu", cwd=folder)
+    assert said.code == 2
+    assert said.err.startswith(
+        f"error: the path of the store, {folder / name}, holds {'%' if '%' in name else chr(92)!r}"
+    )
+    assert said.err.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["matrix.yaml"]
+
+
 @pytest.mark.parametrize("command", [["status"], ["judge"], ["report"], ["export", "--to", "x.jsonl"]])
 def test_a_store_that_is_not_there_is_one_line(folder: Path, command: list[str]) -> None:
     said = claimbench(*command, cwd=folder)

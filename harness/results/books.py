@@ -111,6 +111,16 @@ class Books:
             self.summary.launched += (trial.refusal is None) * (1 + len(record.attempts))
             self._count(trial, record)
 
+    def found(self, records: Sequence[Record]) -> None:
+        """Store a round of another plan: nothing here is done by it."""
+        self.store.add_round(records)
+
+    def lost(self, each: Round) -> None:
+        """Another run has to do it: this one has failed."""
+        for trial in each.trials:
+            self._pending.pop(id(trial), None)
+        self.summary.rounds_lost += 1
+
     def notice(self, text: str) -> None:
         """Tell the user."""
         self._tell(Notice(text=text))

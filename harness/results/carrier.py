@@ -50,6 +50,14 @@ class Desk(Protocol):
         """A round that ran elsewhere has come back whole. Must be kept when this returns."""
         ...
 
+    def found(self, records: Sequence[Record]) -> None:
+        """A whole round that this run did not ask for has come back: another plan's. Must be kept all the same."""
+        ...
+
+    def lost(self, each: Round) -> None:
+        """What carried a round came to its end without it, and it is not sent again."""
+        ...
+
     def notice(self, text: str) -> None:
         """Something that the user should know."""
         ...

@@ -86,6 +86,8 @@ class Summary:
     """Trials for which processes were started, retries included."""
     rounds_postponed: int = 0
     """Left out because they did not fit in the time budget."""
+    rounds_lost: int = 0
+    """That went to a cluster and did not come back, though nobody stopped the run."""
     interrupted: bool = False
     wall_seconds: float = 0.0
 
@@ -107,8 +109,13 @@ class Summary:
         if self.trials_per_minute is not None:
             parts.append(f"{self.trials_per_minute:.1f} trials a minute")
         if self.rounds_postponed:
-            rounds = "1 round" if self.rounds_postponed == 1 else f"{self.rounds_postponed} rounds"
-            parts.append(f"{rounds} did not fit in the time budget")
+            parts.append(f"{_rounds(self.rounds_postponed)} did not fit in the time budget")
+        if self.rounds_lost:
+            parts.append(f"{_rounds(self.rounds_lost)} lost")
         if self.left:
             parts.append(f"{self.left} left")
         return "; ".join(parts)
+
+
+def _rounds(count: int) -> str:
+    return "1 round" if count == 1 else f"{count} rounds"

@@ -10,14 +10,14 @@ rounds to where they run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.environment import Environment
-from harness.errors import EnvironmentProblem
+from harness.errors import EnvironmentProblem, InputError
 from harness.experiment.study import Plan
 from harness.results.carrier import Carrier
 from harness.results.workplace import Workplace
@@ -112,6 +112,8 @@ class OnCluster:
     isolation: str = "zygote"
     control: bool = True
     poll_seconds: float = 2.0
+    tell: Callable[[str], None] = lambda text: None
+    """Is told what the first job waits for."""
 
     def machine(self, store: Path) -> Environment:
         """A node's, as one of the cluster's tells.
@@ -121,7 +123,7 @@ class OnCluster:
         """
         from harness.results.slurm.probe import environment_of_a_node
 
-        return environment_of_a_node(self.cluster, self._folder(store), poll_seconds=self.poll_seconds)
+        return environment_of_a_node(self.cluster, self._folder(store), poll_seconds=self.poll_seconds, tell=self.tell)
 
     def known_machine(self, store: Path) -> Environment | None:
         """As `machine` where a job has told of a node before; asks nobody."""
@@ -170,7 +172,18 @@ class OnCluster:
         return Estimates(gpu=self.cluster.gpus_per_node > 0, seen=store.records() if store is not None else ())
 
     def _folder(self, store: Path) -> Path:
-        return Workplace.beside(store).folder / "slurm"
+        """Where the store's jobs and their logs lie.
+
+        Raises:
+            InputError: Slurm would put the logs elsewhere, and submitit its pickles.
+        """
+        folder = Workplace.beside(store).folder / "slurm"
+        for sign in (each for each in "%\\" if each in str(folder)):
+            raise InputError(
+                f"the path of the store, {store.absolute()}, holds {sign!r}, which Slurm reads as a pattern in the"
+                f" names of logs (%j: a job's number); choose a --store whose path holds no {sign!r}"
+            )
+        return folder
 
 
 def chosen(environment: Environment, gpus: Sequence[int]) -> Environment:

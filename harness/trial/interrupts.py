@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import signal
 import socket
 import threading
@@ -15,6 +16,7 @@ class Interrupts:
     """While entered, signals set `soft` and `now` instead of raising in the middle of a write to the store.
 
     SIGINT once sets `soft`: finish this trial, then stop. SIGINT again, SIGTERM or SIGHUP set `now`: kill and stop.
+    A signal that this process was started to ignore stays ignored: SIGHUP under nohup, SIGINT after `&` in a script.
     `fileno` turns readable with each signal, for a selector. Outside the main thread nothing is installed, and the
     owner sets the two by `request`.
     """
@@ -22,6 +24,8 @@ class Interrupts:
     def __init__(self) -> None:
         self.soft = False
         self.now = False
+        self.hung_up = False
+        """SIGHUP: the terminal is gone, and nobody asked for the end of what runs elsewhere."""
         self.on_soft: Callable[[], None] = lambda: None
         """Called at the first SIGINT."""
         self.followers: list[Interrupts] = []
@@ -41,6 +45,11 @@ class Interrupts:
         except BlockingIOError:
             return
 
+    def sleep(self, seconds: float) -> None:
+        """Wait; a signal ends it."""
+        if select.select([self], [], [], seconds)[0]:
+            self.drain()
+
     def request(self, *, now: bool) -> None:
         """Ask for a stop, as a signal would."""
         for each in self.followers:
@@ -56,7 +65,8 @@ class Interrupts:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                self._before[number] = signal.signal(number, self._handle)
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -72,4 +82,5 @@ class Interrupts:
         self._writer.close()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.hung_up = self.hung_up or number == signal.SIGHUP
         self.request(now=number != signal.SIGINT)

@@ -40,6 +40,20 @@ def slower() -> Plan:
     return a_plan(*(a_block(name, options={"seconds": 3.0}) for name in "ab"))
 
 
+def wide() -> Plan:
+    """As `slow`, with one cell more."""
+    return a_plan(*_wide_blocks())
+
+
+def narrow() -> Plan:
+    """The blocks of `wide` before that cell was added."""
+    return a_plan(*(replace(block, arms=block.arms[:-1]) for block in _wide_blocks()))
+
+
+def _wide_blocks() -> list[Block]:
+    return [a_block(name, sizes=(2, 4), options={"seconds": 1.0}) for name in "ab"]
+
+
 def real() -> Plan:
     """The real worker: two blocks of a round each, six trials."""
     return a_plan(*(_real_block(name) for name in "ab"))
@@ -49,7 +63,7 @@ def _real_block(name: str) -> Block:
     return a_block(name, workload=TINY, settings={"sequence_length": 16}, steps=3, rounds=1)
 
 
-PLANS = {"quick": quick, "slow": slow, "slower": slower, "real": real}
+PLANS = {"quick": quick, "slow": slow, "slower": slower, "narrow": narrow, "real": real}
 
 
 def run(

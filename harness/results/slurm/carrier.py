@@ -6,8 +6,6 @@ jobs that still wait or run are waited for, and only what neither holds is sent 
 
 from __future__ import annotations
 
-import select
-import shutil
 import time
 import uuid
 from collections import Counter, deque
@@ -29,7 +27,6 @@ from harness.results.slurm.node import run_job
 from harness.results.slurm.packing import Load, Seconds, pack
 from harness.results.slurm.sent import Said, Sent
 from harness.results.tries import now
-from harness.trial.interrupts import Interrupts
 
 #: A job begins no round that would end within so much of its limit: what is left is for writing and ending.
 _MARGIN_SECONDS = 60.0
@@ -78,13 +75,13 @@ class OnSlurm:
     def carry(self, rounds: Sequence[Round], desk: Desk) -> None:
         """Send, collect, send again what was lost; until nothing is left or the run is stopped.
 
+        A run that is stopped now ends its jobs; one whose terminal is gone leaves them to the next, as if it had died.
+
         Raises:
             EnvironmentProblem: Slurm refuses the jobs, takes none, or does not answer.
             LaunchError: a node is not like the one that the run was planned for.
         """
-        self._adopt(rounds)
-        known = {name for sent in self._sent for name in sent.rounds}
-        todo = [each for each in rounds if label(each) not in known and not _refused(each, desk)]
+        todo = [each for each in self._adopt(rounds, desk) if not _refused(each, desk)]
         waiting = deque(pack(todo, self.seconds, self.cluster))
         try:
             while (waiting or self._sent) and not desk.interrupts.now:
@@ -93,25 +90,41 @@ class OnSlurm:
                     self._ask_to_stop()
                 self._send(waiting, desk)
                 if self._sent:
-                    _sleep(self.poll_seconds, desk.interrupts)
+                    desk.interrupts.sleep(self.poll_seconds)
                 waiting.extend(self._collect(desk))
         finally:
-            if desk.interrupts.now:
-                slurm.cancel([sent.name for sent in self._sent])
+            if desk.interrupts.now and not desk.interrupts.hung_up:
+                self._end_jobs()
 
-    def _adopt(self, rounds: Sequence[Round]) -> None:
-        """Jobs of an earlier run that Slurm still has; folders of others are of no more use."""
+    def _adopt(self, rounds: Sequence[Round], desk: Desk) -> list[Round]:
+        """Take over the jobs of an earlier run, for this plan or another; the rounds that none of them holds."""
+        missing = {label(each): each for each in rounds}
+        over = []
         states = slurm.states()
-        by_label = {label(each): each for each in rounds}
         for folder in sorted(self.folder.glob("jobs/*")):
-            state = states.get(folder.name, GONE)
-            if not state.active or (folder / "ended.json").exists():
-                shutil.rmtree(folder, ignore_errors=True)
+            sent = Sent(folder=folder, rounds=missing, state=states.get(folder.name, GONE))
+            if sent.over or sent.state.ending:
+                over.append(sent)
                 continue
             (folder / "stop").unlink(missing_ok=True)
-            theirs = {label(each) for _, each in Job.read(folder).rounds(self.environment)}
-            wanted = {name: by_label[name] for name in theirs if name in by_label}
-            self._sent.append(Sent(folder=folder, rounds=wanted, state=state))
+            sent.take(missing)
+            self._sent.append(sent)
+        for sent in over:  # a job may have ended since `leftovers` looked
+            self._store(sent, desk)
+        if over and missing:  # its files may be seen here a moment late
+            desk.interrupts.sleep(self.poll_seconds)
+        for sent in over:
+            self._store(sent, desk)
+            sent.remove()
+        return list(missing.values())
+
+    def _store(self, sent: Sent, desk: Desk) -> None:
+        """Everything that has come back of a job, whoever asked for it."""
+        for each, records in sent.delivered():
+            if each is None:
+                desk.found(records)
+            else:
+                desk.delivered(each, records)
 
     def _send(self, waiting: deque[Load], desk: Desk) -> None:
         """As many jobs as there are nodes to use; a full queue is offered the rest later."""
@@ -165,14 +178,12 @@ class OnSlurm:
         again = []
         for sent in list(self._sent):
             sent.look(self._states.get(sent.name, GONE))
-            if sent.state.reason in slurm.NEVER and sent.state.state == "PENDING":
+            try:
+                slurm.require_startable(sent.state)
+            except EnvironmentProblem:
                 slurm.cancel([each.name for each in self._sent], pending_only=True)
-                raise EnvironmentProblem(
-                    f"Slurm would never start the jobs ({sent.state.reason}); change --time, --nodes or the partition"
-                )
-            for each, records in sent.delivered():
-                if each is not None:
-                    desk.delivered(each, records)
+                raise
+            self._store(sent, desk)
             if sent.ended:
                 self._sent.remove(sent)
                 if sent.rounds and not desk.interrupts.soft:
@@ -184,12 +195,15 @@ class OnSlurm:
         """What becomes of the rounds of a job that came to its end without them."""
         said = sent.said()
         if said is not None and said.unlike:
-            raise LaunchError(_unlike(said))
+            raise LaunchError(said.why_unlike)
         rounds = list(sent.rounds.values())
         # out of time is nobody's fault, unless a job has time for nothing at all
         blameless = said.postponed if said is not None and len(said.postponed) < len(rounds) else frozenset()
         self._lost.update(set(sent.rounds) - blameless)
         again = [each for each in rounds if self._lost[label(each)] <= self.retries]
+        for each in rounds:
+            if self._lost[label(each)] > self.retries:
+                desk.lost(each)
         if set(sent.rounds) - blameless:
             desk.notice(self._news_of(sent, said, bool(again)))
         return pack(again, self.seconds, self.cluster)
@@ -212,9 +226,15 @@ class OnSlurm:
 
     def _ask_to_stop(self) -> None:
         """No further round begins; jobs that have not begun are not needed."""
-        slurm.cancel([sent.name for sent in self._sent], pending_only=True)
         for sent in self._sent:
             sent.ask_to_stop()
+        slurm.cancel([sent.name for sent in self._sent], pending_only=True)
+
+    def _end_jobs(self) -> None:
+        """Now. Processes that Slurm does not find (of a job that has just begun, for instance) begin no round."""
+        for sent in self._sent:
+            sent.ask_to_stop()
+        slurm.cancel([sent.name for sent in self._sent])
 
 
 def _refused(each: Round, desk: Desk) -> bool:
@@ -228,16 +248,3 @@ def _refused(each: Round, desk: Desk) -> bool:
         at = assemble.Try(attempt=orders.attempts[trial.arm.name], started_at=now())
         desk.finished(trial, assemble.unsupported(trial, at=at, circumstances=each.circumstances))
     return True
-
-
-def _unlike(said: Said) -> str:
-    return (
-        f"a node is not like the one that the run was planned for ({said.unlike}); ask for one kind of node, as in"
-        " --slurm constraint=h100, or remove .claimbench/stores/<store>/slurm/node-*.json beside the store to plan anew"
-    )
-
-
-def _sleep(seconds: float, interrupts: Interrupts) -> None:
-    """Wait; a Ctrl-C ends it."""
-    if select.select([interrupts], [], [], seconds)[0]:
-        interrupts.drain()

@@ -27,6 +27,9 @@ ACTIVE = frozenset({
 NEVER = frozenset({
     "PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS", "AccountNotAllowed",
     "QOSNotAllowed",
+    # limits of an account or a QOS on one job; those on all jobs together let it start later
+    "AssocMaxWallDurationPerJobLimit", "AssocMaxNodePerJobLimit", "AssocMaxCpuPerJobLimit", "AssocMaxGRESPerJob",
+    "QOSMaxWallDurationPerJobLimit", "QOSMaxNodePerJobLimit", "QOSMaxCpuPerJobLimit", "QOSMaxGRESPerJob",
 })  # fmt: skip
 #: sbatch waits for two minutes for a queue that is full; a job that is not taken by then is offered again later.
 _SECONDS_TO_SUBMIT = 20
@@ -49,6 +52,11 @@ class JobState:
     @property
     def active(self) -> bool:
         return self.state in ACTIVE
+
+    @property
+    def ending(self) -> bool:
+        """Its processes are being ended, or have ended: it begins nothing more."""
+        return self.state == "COMPLETING"
 
 
 GONE = JobState()
@@ -134,6 +142,16 @@ def require_partition(cluster: Cluster) -> None:
         )
 
 
+def require_startable(job: JobState) -> None:
+    """
+    Raises:
+        EnvironmentProblem: it waits for what will not come.
+    """
+    if job.state == "PENDING" and job.reason in NEVER:
+        why = f"Slurm would never start the jobs ({job.reason})"
+        raise EnvironmentProblem(f"{why}; change --time, --nodes or the partition")
+
+
 def batch_script(cluster: Cluster, folder: Path, *, name: str, nodes: int) -> str:
     """What sbatch would be given; works where there is no Slurm."""
     require_submitit()
@@ -181,7 +199,9 @@ def cancel(names: list[str], *, pending_only: bool = False) -> None:
     """Cancel jobs by name; those that are gone are no error."""
     only = ["--state=PENDING"] if pending_only else []
     for name in names:
-        subprocess.run(["scancel", f"--user={_user()}", *only, f"--name={name}"], capture_output=True, check=False)
+        command = ["scancel", f"--user={_user()}", *only, f"--name={name}"]
+        # in a session of its own: a further Ctrl-C would end scancel, and leave the job
+        subprocess.run(command, capture_output=True, check=False, start_new_session=True)
 
 
 def log_of(folder: Path, number: str) -> Path:
@@ -215,8 +235,10 @@ def _refused(text: str) -> str:
 
 
 def _ask(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    try:  # in a session of its own: a Ctrl-C is for the run, and no reason for Slurm not to answer
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=60, start_new_session=True
+        ).stdout
     except FileNotFoundError as error:
         raise EnvironmentProblem(f"there is no {command[0]} on this machine; run claimbench on a login node") from error
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:

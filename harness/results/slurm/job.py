@@ -85,6 +85,11 @@ class Job:
         """
         return _reader().validate_json((folder / "job.json").read_bytes())
 
+    def errands_by_label(self) -> dict[str, Errand]:
+        """Its rounds by the names of the files that they come back in."""
+        keys = [block.key for block in self.blocks]
+        return {_label(keys[errand.block], errand.number): errand for errand in self.errands}
+
     def rounds(self, environment: Environment) -> Iterator[tuple[Errand, Round]]:
         """Its rounds as they are on a machine."""
         known = [shared(self.scale, block, environment) for block in self.blocks]
@@ -99,7 +104,11 @@ class Job:
 
 def label(each: Round) -> str:
     """The name of a round: of the file that it comes back in."""
-    return f"{each.key}-r{each.number}"
+    return _label(each.key, each.number)
+
+
+def _label(key: str, number: int) -> str:
+    return f"{key}-r{number}"
 
 
 def errand_of(each: Round, block: int, orders: Orders) -> Errand:

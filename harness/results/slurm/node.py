@@ -116,7 +116,7 @@ class Outbox:
     def begin(self, each: Round) -> Orders | None:
         """As the run numbered its tries; None where it no longer fits into the job's time, or the run is stopping."""
         left = self.job.seconds - (time.monotonic() - self.began)
-        if (self.folder / "stop").exists() or self.job.expected.get(label(each), 0.0) > left:
+        if self._is_stopped() or self.job.expected.get(label(each), 0.0) > left:
             self.postponed.append(label(each))
             return None
         errand, _ = self.expected[label(each)]
@@ -147,6 +147,14 @@ class Outbox:
         """Nothing runs elsewhere."""
         raise AssertionError("a job sends no rounds on")
 
+    def found(self, records: Sequence[Record]) -> None:
+        """Nor does anything come back."""
+        raise AssertionError("a job collects no rounds")
+
+    def lost(self, each: Round) -> None:
+        """Nor can one be lost on its way."""
+        raise AssertionError("a job sends no rounds on")
+
     def notice(self, text: str) -> None:
         """Into the job's log."""
         print(text, flush=True)
@@ -156,6 +164,10 @@ class Outbox:
         if not self.interrupts.soft:
             said = {"postponed": self.postponed, "unlike": self.unlike}
             write_whole(self.folder / "ended.json", json.dumps(said).encode())
+
+    def _is_stopped(self) -> bool:
+        """Asked to, or its folder was removed: the run has given the job up, and Slurm did not end all of it."""
+        return (self.folder / "stop").exists() or not (self.folder / "job.json").exists()
 
     def _path(self, name: str) -> Path:
         return self.folder / "rounds" / f"{name}.jsonl"

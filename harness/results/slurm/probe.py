@@ -6,14 +6,18 @@ import hashlib
 import json
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from harness.environment import Environment
 from harness.errors import EnvironmentProblem
 from harness.results.slurm import cluster as slurm
-from harness.results.slurm.cluster import GONE, Cluster, QueueFull
+from harness.results.slurm.cluster import GONE, Cluster, JobState, QueueFull
 from harness.results.slurm.node import describe, environment_from
+from harness.trial.interrupts import Interrupts
+
+Tell = Callable[[str], None]
 
 #: Drivers and packages change: after a day a node is asked again.
 _SECONDS_VALID = 24 * 3600.0
@@ -32,11 +36,17 @@ def known_environment(cluster: Cluster, folder: Path) -> Environment | None:
     return replace(found, devices=devices)
 
 
-def environment_of_a_node(cluster: Cluster, folder: Path, *, poll_seconds: float = 1.0) -> Environment:
-    """As known, or as a job that is submitted now tells; waits for it.
+def environment_of_a_node(
+    cluster: Cluster, folder: Path, *, poll_seconds: float = 1.0, tell: Tell = lambda text: None
+) -> Environment:
+    """As known, or as a job that is submitted now tells; waits for it, and leaves no job when it is stopped.
+
+    Args:
+        tell: is told what the job waits for.
 
     Raises:
-        EnvironmentProblem: Slurm refuses the job, or it ended without an answer.
+        EnvironmentProblem: Slurm refuses the job, would never start it, or it ended without an answer.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP.
     """
     known = known_environment(cluster, folder)
     if known is not None:
@@ -46,19 +56,20 @@ def environment_of_a_node(cluster: Cluster, folder: Path, *, poll_seconds: float
     name = f"claimbench-probe-{uuid.uuid4().hex[:8]}"
     path = _path(cluster, folder)
     path.unlink(missing_ok=True)
-    try:
-        job = slurm.submit(cluster, folder / "submitit", describe, str(path), name=name, nodes=1)
-    except QueueFull as full:
-        raise EnvironmentProblem("Slurm's queue is full and takes no job now; run again later") from full
-    try:
-        while not path.exists():
-            if not slurm.states().get(name, GONE).active and not _appears(path, poll_seconds):
-                log = slurm.log_of(folder / "submitit", job)
-                raise EnvironmentProblem(f"job {job}, which looks at a node, ended without an answer; its log is {log}")
-            time.sleep(poll_seconds)
-    except KeyboardInterrupt:
-        slurm.cancel([name])
-        raise
+    with Interrupts() as interrupts:
+        try:
+            job = slurm.submit(cluster, folder / "submitit", describe, str(path), name=name, nodes=1)
+            for state in _states_until(path, name, poll_seconds, interrupts, tell):
+                if not state.active and not _appears(path, poll_seconds):
+                    log = slurm.log_of(folder / "submitit", job)
+                    raise EnvironmentProblem(
+                        f"job {job}, which looks at a node, ended without an answer; its log is {log}"
+                    )
+        except QueueFull as full:
+            raise EnvironmentProblem("Slurm's queue is full and takes no job now; run again later") from full
+        finally:
+            if not path.exists():
+                slurm.cancel([name])
     found = known_environment(cluster, folder)
     if found is None:
         raise EnvironmentProblem(f"{path}: what job {job} tells of its node cannot be read; remove it and run again")
@@ -67,6 +78,21 @@ def environment_of_a_node(cluster: Cluster, folder: Path, *, poll_seconds: float
             "the node has no GPU that its driver shows to a job; check --partition and --gpus-per-node"
         )
     return found
+
+
+def _states_until(path: Path, name: str, poll_seconds: float, interrupts: Interrupts, tell: Tell) -> Iterator[JobState]:
+    """What Slurm says of the job, again and again until its answer is there; each reason to wait is told once."""
+    told = {"", "None"}
+    while not path.exists():
+        if interrupts.soft:
+            raise KeyboardInterrupt
+        state = slurm.states().get(name, GONE)
+        slurm.require_startable(state)
+        if state.state == "PENDING" and state.reason not in told:
+            tell(f"waiting for job {state.number}, which looks at a node ({state.reason})")
+            told.add(state.reason)
+        yield state
+        interrupts.sleep(poll_seconds)
 
 
 def _appears(path: Path, poll_seconds: float) -> bool:

@@ -74,6 +74,7 @@ def test_a_node_of_another_kind_runs_nothing_and_says_what_it_is(tmp_path: Path)
 def test_rounds_that_do_not_fit_or_come_after_a_stop_are_left_for_later(tmp_path: Path) -> None:
     first, second, third = rounds_of(PLAN, HERE)
     job = job_of([first, second, third], expected={label(first): 10.0, label(second): 700.0})
+    job.write(tmp_path)
     with Interrupts() as interrupts:
         outbox = Outbox(folder=tmp_path, job=job, interrupts=interrupts)
         outbox.expect(job, HERE)
@@ -83,6 +84,19 @@ def test_rounds_that_do_not_fit_or_come_after_a_stop_are_left_for_later(tmp_path
         assert outbox.begin(third) is None
         outbox.end()
     assert Sent(folder=tmp_path, rounds={}).said() == Said(postponed=frozenset({label(second), label(third)}))
+
+
+def test_a_job_whose_folder_was_removed_begins_nothing(tmp_path: Path) -> None:
+    """Slurm may not find every process of a job that it cancels: one that lives on has nobody to work for."""
+    (first, second, *_) = rounds_of(PLAN, HERE)
+    job = job_of([first, second])
+    job.write(tmp_path / "job")
+    with Interrupts() as interrupts:
+        outbox = Outbox(folder=tmp_path / "job", job=job, interrupts=interrupts)
+        outbox.expect(job, HERE)
+        assert outbox.begin(first) is not None
+        Sent(folder=tmp_path / "job", rounds={}).remove()
+        assert outbox.begin(second) is None
 
 
 def test_a_job_is_over_when_slurm_or_its_own_word_says_so_and_lost_after_a_second_look(tmp_path: Path) -> None:
@@ -95,6 +109,14 @@ def test_a_job_is_over_when_slurm_or_its_own_word_says_so_and_lost_after_a_secon
     sent.look(GONE)
     assert sent.ended
     assert (sent.state.number, sent.state.state) == ("7", "GONE")
+
+
+def test_a_job_that_is_being_ended_is_with_slurm_and_begins_nothing_more() -> None:
+    """It may be one that the run before has cancelled: whoever waits for its rounds would find them lost."""
+    ending = JobState(number="7", state="COMPLETING")
+    assert (ending.active, ending.ending) == (True, True)
+    running = JobState(number="7", state="RUNNING")
+    assert (running.active, running.ending) == (True, False)
 
 
 @pytest.fixture
