@@ -27,7 +27,8 @@ _WORKER = re.compile(
     r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal: Killed|exited unexpectedly(?! with exit code))"
     r"|DataLoader worker ended before its batch was fetched|Caught (ConnectionResetError|EOFError) in pin memory thread"
 )
-_FAILURES = frozenset({Outcome.CRASH, Outcome.OOM, Outcome.UNSUPPORTED})
+#: What any rank may say, and then goes for the trial.
+FAILURES = frozenset({Outcome.CRASH, Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INTERRUPTED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +55,12 @@ def classify(
     tail = _tail(directory, ending)
     result, unreadable = _read(record_path)
     lost_rank = ending.first_dead not in (None, 0)
-    if result is not None and (result.outcome in _FAILURES or not lost_rank):
+    if result is not None and (result.outcome in FAILURES or not lost_rank):
         outcome, reason = _cause(result, ending, killed_for_memory)
         crashed = result.outcome is Outcome.CRASH
         return Classified(
             outcome=outcome, reason=_with(tail, reason) if crashed else reason, result=result,
-            warnings=() if result.outcome in _FAILURES else _afterwards(ending), stderr_tail=tail,
+            warnings=() if result.outcome in FAILURES else _afterwards(ending), stderr_tail=tail,
         )  # fmt: skip
     outcome, sentence = _without_result(ending, wall_limit_seconds, killed_for_memory)
     if unreadable:

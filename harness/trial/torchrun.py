@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.trial import processes
-from harness.trial.classify import last_lines
+from harness.trial.classify import FAILURES, last_lines
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import ENTRY, Finished, Launcher
 from harness.trial.outcome import Outcome
@@ -126,7 +126,7 @@ def _ending(
     if why is Outcome.TIMEOUT:
         return why, f"Not done after {wall_limit_seconds:g} s and killed, on every node.", None
     result = TrialResult.read(record_path) if record_path.exists() else None
-    if result is not None and (status == 0 or result.outcome in (Outcome.CRASH, Outcome.OOM)):
+    if result is not None and (status == 0 or result.outcome in FAILURES):
         return result.outcome, result.reason, result
     if status == 0:
         return Outcome.CRASH, "Ended with status 0 but wrote no result.", None

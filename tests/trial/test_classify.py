@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.trial import torchrun
 from harness.trial.classify import _WORKER, Classified, classify
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
@@ -149,3 +150,14 @@ class _Killed:
 def test_an_error_of_memory_that_a_rank_saw_itself_stands(tmp_path: Path) -> None:
     found = of(tmp_path, Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=1), outcome=Outcome.OOM)
     assert (found.outcome, found.reason) == (Outcome.OOM, BROKEN)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INTERRUPTED])
+def test_what_another_rank_than_the_first_wrote_is_the_trials_also_over_several_nodes(
+    tmp_path: Path, outcome: Outcome
+) -> None:
+    found = of(tmp_path, Ending(statuses=(1, 1), first_dead=1), "so it is", outcome=outcome)
+    assert (found.outcome, found.reason) == (outcome, "so it is")
+    written = tmp_path / "result.json"
+    TrialResult(outcome=outcome, reason="so it is").write(written)
+    assert torchrun._ending(1, None, written, 60)[:2] == (outcome, "so it is")
