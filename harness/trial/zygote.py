@@ -138,8 +138,8 @@ def become_trial(zygote: int, descriptors: list[int], message: Message, part: Ma
         _redirect(part["stdout"], part["stderr"])
         os.environ.update(part["environment"])
         if message["fresh"]:
-            again = [sys.executable, "-m", "harness.trial.zygote", "--run", message["entry"], message["argument"]]
-            os.execv(sys.executable, again)
+            again = processes.interpreter("harness.trial.zygote")
+            os.execv(again[0], [*again, "--run", message["entry"], message["argument"]])
         code = run_entry(message["entry"], message["argument"])
     except BaseException:  # noqa: BLE001 - a child must never go on as a second zygote
         traceback.print_exc()

@@ -19,6 +19,7 @@ from harness.trial.spec import TrialSpec
 from harness.trial.supervision import Patience
 from tests.trial.notes import living, wait_for_notes
 
+ROOT = Path(__file__).resolve().parents[2]
 IMPATIENT = Patience(after_sigterm_seconds=0.5, after_rank_death_seconds=0.5, after_sigkill_seconds=5.0)
 
 
@@ -113,6 +114,34 @@ def test_a_zygote_shares_what_it_imported_and_nothing_of_one_trial_reaches_the_n
     assert first.pids != second.pids
     assert "json" in second.result.measured["modules"]
     assert second.wall_seconds < 2
+
+
+@pytest.mark.parametrize("isolation", ["zygote", "spawn"])
+def test_nothing_in_the_working_folder_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str
+) -> None:
+    """A `torch.py` of the user's, say: these are imported by the helper, by a fresh interpreter and by a trial."""
+    for name in ("psutil", "shadow", "harness", "json", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this ran')", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    with LocalLauncher(
+        gpu=False, isolation=isolation, modules=("json", "shadow"), entry="tests.trial.child:main"
+    ) as launcher:
+        finished = run(launcher, tmp_path / "trial", "write a result")
+    assert (finished.outcome, finished.reason) == (Outcome.OK, "")
+
+
+def test_a_checkout_that_is_not_installed_is_found_where_the_run_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(ROOT)
+    assert processes.findable({})["PYTHONPATH"] == str(ROOT)
+    with a_launcher("spawn") as launcher:
+        assert run(launcher, tmp_path / "trial", "write a result").outcome is Outcome.OK
+    monkeypatch.chdir(tmp_path)
+    assert processes.findable({"A": "b"}) == {"A": "b"}
 
 
 def test_an_exception_keeps_its_words(launcher: LocalLauncher, tmp_path: Path) -> None:
