@@ -30,7 +30,7 @@ def interpreter(module: str) -> list[str]:
 
 
 def findable(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment`, for an `interpreter` that must find claimbench where it is not installed: in the working folder."""
+    """`environment`, for an `interpreter` to find us where claimbench is not installed: in the working folder."""
     ours = Path(__file__).resolve().parents[2]
     if ours != Path.cwd():
         return dict(environment)

@@ -153,6 +153,8 @@ def run_entry(entry: str, argument: str) -> int:
     try:
         return int(pkgutil.resolve_name(entry)(Path(argument)) or 0)
     except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 - printed as the interpreter would, then the status says it
         traceback.print_exc()

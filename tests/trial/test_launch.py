@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from harness.errors import LaunchError
 from harness.trial import processes
 from harness.trial.interrupts import Interrupts
-from harness.trial.launch import Finished, LocalLauncher
+from harness.trial.launch import Finished, LocalLauncher, port_taken
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialSpec
 from harness.trial.supervision import Patience
@@ -142,6 +143,44 @@ def test_a_checkout_that_is_not_installed_is_found_where_the_run_was_started(
         assert run(launcher, tmp_path / "trial", "write a result").outcome is Outcome.OK
     monkeypatch.chdir(tmp_path)
     assert processes.findable({"A": "b"}) == {"A": "b"}
+
+
+@pytest.mark.parametrize(("losses", "outcome"), [(1, Outcome.OK), (2, Outcome.OK), (9, Outcome.CRASH)])
+def test_a_port_that_another_program_took_is_exchanged_twice(
+    zygote: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: int, outcome: Outcome
+) -> None:
+    """Taken for real, between the moment when it was found free and that when rank 0 listens at it."""
+    free_port, others = processes.free_port, []
+
+    def taken_meanwhile() -> int:
+        port = free_port()
+        if len(others) < losses:
+            others.append(socket.create_server(("127.0.0.1", port)))
+        return port
+
+    monkeypatch.setattr(processes, "free_port", taken_meanwhile)
+    finished = run(zygote, tmp_path, "listen at its port", ranks=2)
+    for each in others:
+        each.close()
+    assert finished.outcome is outcome
+    assert len(others) == min(losses, 3)
+    assert ("address already in use" in finished.reason) == (outcome is Outcome.CRASH)
+
+
+def test_another_port_than_that_of_the_ranks_is_the_steps_own_matter(tmp_path: Path) -> None:
+    said = "OSError: port: 2950, name: EADDRINUSE, message: address already in use"
+    assert port_taken(2950, said, tmp_path)
+    assert not port_taken(29500, said, tmp_path)
+    assert not port_taken(2950, "ValueError: 2950", tmp_path)
+    (tmp_path / "rank0.stderr").write_text(said)
+    assert port_taken(2950, "Rank 1 of 2 ended with status 1.", tmp_path)
+
+
+def test_the_words_of_an_exit_are_kept(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "exit with words")
+    assert finished.outcome is Outcome.CRASH
+    assert finished.exit_statuses == (1,)
+    assert finished.reason == "The process ended with status 1.\nthe corpus is missing; run fetch.sh first"
 
 
 def test_an_exception_keeps_its_words(launcher: LocalLauncher, tmp_path: Path) -> None:
