@@ -217,7 +217,7 @@ def run(
     Raises:
         InputError: `isolation` or an option is none that there is; nothing was launched.
         WorkloadError: data that cannot be prepared; nothing was launched.
-        LaunchError: no trial process can be started.
+        LaunchError: no trial process can be started, or a file of a workload was changed meanwhile.
         StoreError: the store cannot be written, or another run holds it.
     """
     from harness.results.collect import Options, fill_by

@@ -236,11 +236,14 @@ def compare(
 
 def main() -> None:
     """Entry point: errors that are meant for the user are one line each, without a traceback."""
-    try:
-        app(prog_name="claimbench")
-    except ClaimbenchError as error:
-        sys.stderr.writelines(f"error: {line}\n" for line in str(error).splitlines())
-        sys.exit(2)
+    from harness.report.output import unfailing
+
+    with unfailing():
+        try:
+            app(prog_name="claimbench")
+        except ClaimbenchError as error:
+            sys.stderr.writelines(f"error: {line}\n" for line in str(error).splitlines())
+            sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from harness.errors import suggestion
@@ -58,8 +59,19 @@ class Axis:
             return self._parse_number(value)
         if self.free_text and isinstance(value, str) and value.strip():
             return value.strip()
+        if isinstance(value, str) and (plain := self._unquoted(value)) is not None:
+            raise AxisError(f"{self.name}: {value!r} is a text; write {show_setting(plain)}, without quotes")
         shown = show_setting(value) if isinstance(value, bool) else repr(value)
         raise AxisError(f"{self.name}: {shown} is not a setting ({self.describe()}){self._nearest(value)}")
+
+    def _unquoted(self, text: str) -> Setting | None:
+        """The setting that a text would be, were it not in quotes: a number, or true and false; None: it is none."""
+        for word in self.settings:
+            if not isinstance(word, str) and show_setting(word) == text:
+                return word
+        with suppress(ValueError):
+            return self._parse_number(int(text) if self.number is int else float(text)) if self.number else None
+        return None
 
     def describe(self) -> str:
         """The settings in words, default first: `off, or an integer from 1 to 512`."""

@@ -143,6 +143,26 @@ def contents_of(model: str, data: str, folder: Path) -> str:
     return digest.hexdigest()[:16] if named else ""
 
 
+def change_problem(model: str, data: str, folder: Path, contents: str) -> str | None:
+    """Why the files that a workload names are not those whose `contents_of` a plan has taken, or None.
+
+    Trials of an edited file must not stand under the key of the file that it was.
+    """
+    if not contents:
+        return None
+    try:
+        found = contents_of(model, data, folder)
+    except OSError as error:
+        found = f"{error.filename}: {error.strerror}"
+    if found == contents:
+        return None
+    named = " or ".join(os.path.basename(name) for name in (model, data) if name not in BUILT_IN_MODELS + BUILT_IN_DATA)
+    return (
+        f"{named} was changed while the run went on, and its trials would be of two workloads; start the command "
+        "again, which measures the file as it is then: what is stored is kept"
+    )
+
+
 def _digest(file: Path) -> str:
     size = file.stat().st_size
     with file.open("rb") as opened:

@@ -32,7 +32,7 @@ def console() -> Console:
     """Standard output for tables and bars. A pipe or a log gets wide lines, so that no word of a table is cut."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    return Console(width=None if sys.stdout is not None and sys.stdout.isatty() else 200, highlight=False)
 
 
 def write_lines(lines: Iterable[str]) -> None:

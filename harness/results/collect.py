@@ -64,7 +64,7 @@ def fill(
 
     Raises:
         WorkloadError: data that cannot be prepared; nothing was launched.
-        LaunchError: no trial process can be started.
+        LaunchError: no trial process can be started, or a file of a workload was changed meanwhile.
         StoreError: a record could not be written; those before it are kept.
     """
     options = options or Options()

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.environment import Device
+from harness.errors import LaunchError
 from harness.experiment.study import PlannedTrial
-from harness.experiment.workloads import is_step
+from harness.experiment.workloads import change_problem, is_step
 from harness.results import assemble
 from harness.results.assemble import Try
 from harness.results.budget import wall_limit_seconds
@@ -50,7 +51,7 @@ class Tries:
         `on_start` is told the number of each try, from 1, just before it is launched; a refused trial has none.
 
         Raises:
-            LaunchError: no trial process can be started, or its disk is full.
+            LaunchError: no trial process can be started, its disk is full, or its files were changed meanwhile.
         """
         if trial.refusal is not None:
             at = Try(attempt=attempt, started_at=now())
@@ -77,6 +78,7 @@ class Tries:
             )  # fmt: skip
             finished, samples, loader = self._watched(trial, spec, devices)
             check_room(finished, (Path(spec.record_path).parent, Path(spec.cache_directory)))
+        _check_unchanged(trial)
         window = finished.result.window if finished.result is not None else None
         figures = device_figures(samples, window)
         held = peak_within(loader, window)
@@ -106,6 +108,18 @@ class Tries:
         finally:
             samples, held = self.sampler.end(), loader.end()
         return finished, samples, held
+
+
+def _check_unchanged(trial: PlannedTrial) -> None:
+    """See that the files of a trial that has ended are still those of the plan: no trial of others is stored.
+
+    Raises:
+        LaunchError: they are not, and no later trial of the plan would be right.
+    """
+    workload = trial.arm.cell.workload
+    changed = change_problem(workload.model, workload.data, Path(workload.folder), workload.contents)
+    if changed is not None:
+        raise LaunchError(f"{changed}.")
 
 
 def now() -> str:

@@ -66,7 +66,7 @@ class Workplace:
             warmup_steps=block.warmup_steps, steps=block.steps, device="cuda" if gpu else "cpu",
             record_path=str(folder / "result.json"), cache_directory=str(cache),
             data_directory=str(self.data), options=dict(block.options),
-            gradient_check=gradient_check and not block.options.get("pilot"),
+            contents=cell.workload.contents, gradient_check=gradient_check and not block.options.get("pilot"),
         )  # fmt: skip
 
     def variables(self, spec: TrialSpec, devices: Sequence[Device]) -> dict[str, str]:

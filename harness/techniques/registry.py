@@ -122,9 +122,28 @@ def owner_of(axis: str, among: Iterable[Technique] | None = None) -> Technique:
 
 
 def refusal(environment: Environment, cell: Cell, kind: str = "training") -> str | None:
-    """Why a cell cannot run here, with the remedy, or None. The first technique that refuses speaks."""
+    """Why a cell cannot run here, with the remedy, or None. The first technique that refuses speaks.
+
+    Raises:
+        EnvironmentProblem: an outside technique raises in place of an answer.
+    """
     for technique in techniques():
-        reason = technique.requires(environment, cell)
+        try:
+            reason = technique.requires(environment, cell)
+        except Exception as error:
+            if type(technique) in BUILT_IN:
+                raise
+            raise EnvironmentProblem(_raised(technique, error)) from error
         if reason is not None:
             return reason
     return None
+
+
+def _raised(technique: Technique, error: Exception) -> str:
+    """Of a stranger's `requires`; where it comes from is what can be mended or uninstalled."""
+    kind = type(technique)
+    words = str(error).strip().partition("\n")[0]
+    return (
+        f"technique {kind.__name__} of the package {kind.__module__.partition('.')[0]} raised in requires "
+        f"({type(error).__name__}: {words or 'no message'}); mend or uninstall it"
+    )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import LaunchError
 from harness.trial.peaks import Peak, peak_for
 from harness.trial.preload import base_environment
+from harness.trial.processes import findable, interpreter
 
 if TYPE_CHECKING:
     import torch
@@ -41,8 +42,8 @@ def in_child(device: str, limit_seconds: float = _LIMIT_SECONDS) -> dict[str, An
     Raises:
         LaunchError: torch is missing, or the process failed or took too long.
     """
-    command = [sys.executable, "-m", "harness.trial.calibrate", device]
-    environment = base_environment(os.environ, gpu=device == "cuda")
+    command = [*interpreter("harness.trial.calibrate"), device]
+    environment = findable(base_environment(os.environ, gpu=device == "cuda"))
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, timeout=limit_seconds, env=environment, stdin=subprocess.DEVNULL,

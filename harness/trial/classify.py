@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.trial.outcome import Outcome
+from harness.trial.outcome import TRANSIENT, Outcome
 from harness.trial.processes import signal_name
 from harness.trial.spec import TrialResult
 from harness.trial.supervision import Ending, Why
@@ -27,7 +29,17 @@ _WORKER = re.compile(
     r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal: Killed|exited unexpectedly(?! with exit code))"
     r"|DataLoader worker ended before its batch was fetched|Caught (ConnectionResetError|EOFError) in pin memory thread"
 )
-_FAILURES = frozenset({Outcome.CRASH, Outcome.OOM, Outcome.UNSUPPORTED})
+#: Where torch has the tensors that processes share.
+_SHM = "/dev/shm"
+#: torch's words for batches that find no room there: of the worker that hands one over, and of the process that loses
+#: a worker which touched a page that does not exist.
+_SHARED_MEMORY = re.compile(
+    r"unable to \w+ (to )?(shared memory|file </torch_)|(insufficient|out of) shared memory"
+    r"|DataLoader worker .{0,60} is killed by signal: Bus error",
+    re.IGNORECASE,
+)
+#: What any rank may say, and then goes for the trial.
+FAILURES = frozenset({Outcome.CRASH, Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INTERRUPTED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +63,49 @@ def classify(
     killed (`_cause`) is not its own reason. `killed_for_memory` says that the kernel killed some process for lack of
     memory while the trial ran.
     """
+    found = _classify(
+        ending, directory=directory, record_path=record_path, wall_limit_seconds=wall_limit_seconds,
+        killed_for_memory=killed_for_memory,
+    )  # fmt: skip
+    if found.outcome in TRANSIENT and _SHARED_MEMORY.search(f"{found.reason}\n{found.stderr_tail}"):
+        return replace(found, reason=f"{_shared_memory()} {found.reason}")
+    return found
+
+
+def _classify(
+    ending: Ending, *, directory: Path, record_path: Path, wall_limit_seconds: float, killed_for_memory: bool
+) -> Classified:
     tail = _tail(directory, ending)
     result, unreadable = _read(record_path)
     lost_rank = ending.first_dead not in (None, 0)
-    if result is not None and (result.outcome in _FAILURES or not lost_rank):
+    if result is not None and (result.outcome in FAILURES or not lost_rank):
         outcome, reason = _cause(result, ending, killed_for_memory)
         crashed = result.outcome is Outcome.CRASH
         return Classified(
             outcome=outcome, reason=_with(tail, reason) if crashed else reason, result=result,
-            warnings=() if result.outcome in _FAILURES else _afterwards(ending), stderr_tail=tail,
+            warnings=() if result.outcome in FAILURES else _afterwards(ending), stderr_tail=tail,
         )  # fmt: skip
     outcome, sentence = _without_result(ending, wall_limit_seconds, killed_for_memory)
     if unreadable:
         sentence = f"{sentence} {unreadable}"
     reason = sentence if outcome is Outcome.INTERRUPTED else _with(tail, sentence)
     return Classified(outcome=outcome, reason=reason, stderr_tail=tail)
+
+
+def _shared_memory() -> str:
+    """What a trial without room for its batches is told: torch waits for ever for one that got none.
+
+    The size is that of this process's own /dev/shm, which the trial has too.
+    """
+    room = "its size is not known"
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(_SHM)
+        free, whole = disk.f_bavail * disk.f_frsize / 2**20, disk.f_blocks * disk.f_frsize / 2**20
+        room = f"{whole:,.4g} MiB, of which {free:,.4g} are free now"
+    return (
+        f"{_SHM}, through which loader workers hand their batches over, was full or is too small ({room}); enlarge it "
+        "(docker: --shm-size) or use fewer workers and less prefetch."
+    )
 
 
 def _with(tail: str, reason: str) -> str:

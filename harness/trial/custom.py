@@ -80,15 +80,15 @@ def load(source: str) -> Build:
     """
     path, _, name = source.rpartition(":")
     file = Path(path).resolve()
-    spec = importlib.util.spec_from_file_location(f"claimbench_step_{file.stem}", file)
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location(_module_name(file), file)
     if spec is None or spec.loader is None or not file.is_file():
         raise WorkloadError(f"{path}: there is no such Python file; give --workload FILE.py:{name}")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.parent))
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise told(error, f"{path} cannot be imported", file) from error
     build = getattr(module, name, None)
     if build is not None and not callable(build):
@@ -100,6 +100,17 @@ def load(source: str) -> Build:
         raise WorkloadError(f"{path} has no function {name!r}; name the function that returns model, batches and loss")
     found: Build = build
     return found
+
+
+def _module_name(file: Path) -> str:
+    """The file's own name where that is free: a spawned loader worker, which has our `sys.path`, imports it by that."""
+    importlib.invalidate_caches()
+    name = file.stem
+    if "." not in name and name not in sys.modules:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.origin == str(file):
+            return name
+    return f"claimbench_step_{name}"
 
 
 def call(build: Build, source: str, device: torch.device, settings: Mapping[str, Setting], seed: int) -> TrainingStep:
@@ -201,6 +212,8 @@ def seed_everything(seed: int) -> None:
 def blamed(part: str, file: Path) -> Iterator[None]:
     """An exception in here is told as one of `part`, with the line of the user's file. Out of memory stays that.
 
+    `sys.exit` in a step is one too: it would end the trial without a result.
+
     Raises:
         WorkloadError: in place of any other exception.
     """
@@ -208,13 +221,13 @@ def blamed(part: str, file: Path) -> Iterator[None]:
         yield
     except WorkloadError:
         raise
-    except Exception as error:
-        if "out of memory" in str(error).lower():
+    except (Exception, SystemExit) as error:
+        if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
             raise
         raise told(error, f"{part} raised", file) from error
 
 
-def told(error: Exception, what: str, file: Path) -> WorkloadError:
+def told(error: Exception | SystemExit, what: str, file: Path) -> WorkloadError:
     """An exception of the user's code as one sentence, with the line of their file that it came through."""
     traceback.print_exception(error)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]

@@ -7,7 +7,6 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -62,13 +61,13 @@ class Helper:
         """
         ours, its = socket.socketpair()
         command = [
-            sys.executable, "-m", "harness.trial.zygote", f"--socket={its.fileno()}", f"--parent={os.getpid()}",
+            *processes.interpreter("harness.trial.zygote"), f"--socket={its.fileno()}", f"--parent={os.getpid()}",
             f"--preload={','.join(modules)}",
         ]  # fmt: skip
         with its, _output(log) as output:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(its.fileno(),),
-                env=preload.base_environment(os.environ, gpu=gpu), start_new_session=True,
+                env=processes.findable(preload.base_environment(os.environ, gpu=gpu)), start_new_session=True,
             )  # fmt: skip
             its.close()
             helper = cls(process, Channel(ours))

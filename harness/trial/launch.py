@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import Protocol, Self
 from harness.errors import LaunchError
 from harness.trial import preload, processes
 from harness.trial.channel import Message
-from harness.trial.classify import classify
+from harness.trial.classify import classify, last_lines
 from harness.trial.helper import Helper, KilledWhileStarting, StoppedWhileStarting
 from harness.trial.interrupts import Interrupts
 from harness.trial.outcome import Outcome
@@ -29,7 +30,8 @@ from harness.trial.supervision import OnForked, Patience, supervise
 
 #: What a child calls, with the path of its TrialSpec.
 ENTRY = "harness.trial.worker:main"
-#: How often the helper is started before it is given up that somebody kills it each time.
+#: How often the helper, and a trial whose helper or port was gone, is started before it is given up that somebody
+#: kills it, or takes its port, each time.
 _STARTS = 3
 
 
@@ -53,6 +55,8 @@ class Finished:
     wall_seconds: float
     peak_host_bytes: int | None = None
     """Largest resident size that any rank had."""
+    port_taken: bool = False
+    """It crashed since another program had taken the port at which its ranks were to meet."""
 
 
 class Launcher(Protocol):
@@ -107,13 +111,17 @@ class LocalLauncher:
             environment={**self.variables, **environment},
         )  # fmt: skip
         try:
-            finished = self._run_once(request, interrupts, on_forked)
-            if finished is None:  # the helper was gone before it had forked anything: nothing of the trial has run
+            for _ in range(_STARTS):
                 finished = self._run_once(request, interrupts, on_forked)
+                if finished is not None and not finished.port_taken:
+                    break
+                # else the helper was gone before it had forked anything, or the ranks never met: nothing has run
         except StoppedWhileStarting:
             return _never_started()
         if finished is None:
-            raise LaunchError("The process that starts trials ended twice before it could start one; look at its log.")
+            raise LaunchError(
+                "The process that starts trials ended each time before it could start one; look at its log."
+            )
         return finished
 
     def close(self) -> None:
@@ -147,8 +155,8 @@ class LocalLauncher:
     ) -> Finished | None:
         """None: the helper was lost before the trial existed."""
         helper = self._ready_helper(interrupts)
-        kills, started = processes.memory_kills(), time.monotonic()
-        helper.launch(request.message(started=started, entry=self.entry, fresh=self.isolation == "spawn"))
+        kills, started, port = processes.memory_kills(), time.monotonic(), processes.free_port()
+        helper.launch(request.message(started=started, port=port, entry=self.entry, fresh=self.isolation == "spawn"))
         ending = supervise(
             helper, ranks=request.ranks, deadline=started + request.wall_limit_seconds, patience=self.patience,
             interrupts=interrupts, on_forked=on_forked,
@@ -166,6 +174,8 @@ class LocalLauncher:
             warnings=classified.warnings, stderr_tail=classified.stderr_tail,
             exit_statuses=ending.statuses, pids=ending.pids,
             started=started, wall_seconds=time.monotonic() - started, peak_host_bytes=ending.peak_host_bytes,
+            port_taken=classified.outcome is Outcome.CRASH
+            and port_taken(port, classified.reason, request.spec_path.parent),
         )  # fmt: skip
 
 
@@ -179,9 +189,9 @@ class _Request:
     wall_limit_seconds: float
     environment: Mapping[str, str]
 
-    def message(self, *, started: float, entry: str, fresh: bool) -> Message:
+    def message(self, *, started: float, port: int, entry: str, fresh: bool) -> Message:
         """What the zygote is told."""
-        port, folder = processes.free_port(), self.spec_path.parent
+        folder = self.spec_path.parent
         parts = []
         for rank in range(self.ranks):
             ours = rank_environment(rank=rank, ranks=self.ranks, port=port, started=started)
@@ -203,6 +213,15 @@ def rank_environment(*, rank: int, ranks: int, port: int, started: float) -> dic
         "CLAIMBENCH_REQUESTED_AT": repr(started),
         **shared,
     }  # fmt: skip
+
+
+def port_taken(port: int, reason: str, directory: Path) -> bool:
+    """Whether a crash was that another program took `port` after it had been chosen: rank 0, which listens, says so.
+
+    Another rank may be the first to fail, for what it is told by the program that does.
+    """
+    said = [*reason.splitlines(), *last_lines(directory / "rank0.stderr")]
+    return any("address already in use" in line.lower() and re.search(rf"\b{port}\b", line) for line in said)
 
 
 def _never_started() -> Finished:

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +19,22 @@ from harness.errors import LaunchError
 # Options of prctl(2), from <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+def interpreter(module: str) -> list[str]:
+    """The command of a fresh interpreter that runs one of our modules.
+
+    With `-P`: the working folder is the user's, and its `torch.py` or `shadow.py` is nothing to import.
+    """
+    return [sys.executable, "-P", "-m", module]
+
+
+def findable(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment`, for an `interpreter` to find us where claimbench is not installed: in the working folder."""
+    ours = Path(__file__).resolve().parents[2]
+    if ours != Path.cwd():
+        return dict(environment)
+    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(ours)]))}
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:

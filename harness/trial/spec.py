@@ -50,6 +50,8 @@ class TrialSpec:
     gradient_check: bool = False
     """Compare the first step's gradient with fp32 eager (once a cell: in the first of its rounds that ends ok)."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    contents: str = ""
+    """`workloads.contents_of` model and data, as the plan found them: what has been edited since is not run."""
 
     def write(self, path: Path) -> None:
         write_json(path, asdict(self))

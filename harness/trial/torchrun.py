@@ -10,14 +10,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.trial import processes
-from harness.trial.classify import last_lines
+from harness.trial.classify import FAILURES, last_lines
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import ENTRY, Finished, Launcher
 from harness.trial.outcome import Outcome
@@ -60,7 +59,7 @@ class SeveralNodes:
         started = time.monotonic()
         with (directory / "rank0.stdout").open("wb") as output, (directory / "rank0.stderr").open("wb") as errors:
             step = subprocess.Popen(
-                self._command(spec, ranks), env={**os.environ, **ours}, stdin=subprocess.DEVNULL,
+                self._command(spec, ranks), env=processes.findable({**os.environ, **ours}), stdin=subprocess.DEVNULL,
                 stdout=output, stderr=errors, start_new_session=True,
             )  # fmt: skip
             why = _wait(step, started + wall_limit_seconds, interrupts)
@@ -84,11 +83,12 @@ class SeveralNodes:
         step = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
         shared_out = ["--overlap", "--exact"] if nodes < self.nodes else ["--overlap"]
         torchrun = [
-            sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={ranks // nodes}",
+            *processes.interpreter("torch.distributed.run"), f"--nnodes={nodes}", f"--nproc-per-node={ranks // nodes}",
             "--rdzv-backend=c10d", f"--rdzv-endpoint={meeting}", f"--rdzv-id={name}", "--max-restarts=0",
         ]  # fmt: skip
         spec_path = str(Path(spec.record_path).parent / "spec.json")
-        return [*step, *shared_out, *torchrun, "-m", self.entry, spec_path]
+        # torchrun's own way to start a module imports from the working folder
+        return [*step, *shared_out, *torchrun, "--no-python", *processes.interpreter(self.entry), spec_path]
 
 
 def nodes_for(ranks: int, per_node: int) -> int:
@@ -126,7 +126,7 @@ def _ending(
     if why is Outcome.TIMEOUT:
         return why, f"Not done after {wall_limit_seconds:g} s and killed, on every node.", None
     result = TrialResult.read(record_path) if record_path.exists() else None
-    if result is not None and (status == 0 or result.outcome in (Outcome.CRASH, Outcome.OOM)):
+    if result is not None and (status == 0 or result.outcome in FAILURES):
         return result.outcome, result.reason, result
     if status == 0:
         return Outcome.CRASH, "Ended with status 0 but wrote no result.", None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import DataTooShortError, WorkloadError
+from harness.experiment.workloads import change_problem
 from harness.techniques.base import Inert
 from harness.trial.outcome import Outcome
 from harness.trial.processes import leave
@@ -45,7 +46,17 @@ def main(spec_path: Path) -> int:
 
 
 def outcome_of(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
-    """Run the trial's kind; whatever it raises becomes its outcome."""
+    """Run the trial's kind; whatever it raises becomes its outcome.
+
+    Not where its files are no longer those of the plan; such a trial was interrupted, and is run again by the next run.
+    """
+    changed = change_problem(spec.model, spec.data, Path(), spec.contents)
+    if changed is not None:
+        return TrialResult(outcome=Outcome.INTERRUPTED, reason=changed)
+    return _outcome_of(spec, ranks, environment)
+
+
+def _outcome_of(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
     from harness.trial.kinds import runner
 
     try:

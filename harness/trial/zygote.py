@@ -138,8 +138,8 @@ def become_trial(zygote: int, descriptors: list[int], message: Message, part: Ma
         _redirect(part["stdout"], part["stderr"])
         os.environ.update(part["environment"])
         if message["fresh"]:
-            again = [sys.executable, "-m", "harness.trial.zygote", "--run", message["entry"], message["argument"]]
-            os.execv(sys.executable, again)
+            again = processes.interpreter("harness.trial.zygote")
+            os.execv(again[0], [*again, "--run", message["entry"], message["argument"]])
         code = run_entry(message["entry"], message["argument"])
     except BaseException:  # noqa: BLE001 - a child must never go on as a second zygote
         traceback.print_exc()
@@ -153,6 +153,8 @@ def run_entry(entry: str, argument: str) -> int:
     try:
         return int(pkgutil.resolve_name(entry)(Path(argument)) or 0)
     except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 - printed as the interpreter would, then the status says it
         traceback.print_exc()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -106,6 +107,21 @@ def ignores_checkpointing(device: Any, settings: Mapping[str, Any]) -> Any:
 
 
 # -- with a fault ------------------------------------------------------------------------------------------------------
+
+
+def exits(device: Any, settings: Any) -> Any:
+    """Ends the program, as a script would."""
+    sys.exit("the corpus is missing; run fetch.sh first")
+
+
+def exits_with_nothing_wrong(device: Any, settings: Any) -> Any:
+    """Ends the program in the first step, and says that all is well."""
+    return Model(), batches(), lambda model, batch: sys.exit(0)
+
+
+def short_of_memory(device: Any, settings: Any) -> Any:
+    """What Python raises itself has no words."""
+    raise MemoryError
 
 
 def raises(device: Any, settings: Mapping[str, Any]) -> Any:

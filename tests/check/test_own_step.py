@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.trial import custom
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from tests.training import run_spec, spec_of
@@ -104,6 +106,9 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
     [
         ("raises", "steps.py:raises raised at line "),
         ("raises", "FileNotFoundError: weights.pt is not there"),
+        ("exits", "steps.py:exits raised at line "),
+        ("exits", ": SystemExit: the corpus is missing; run fetch.sh first"),
+        ("exits_with_nothing_wrong", "the loss of steps.py:exits_with_nothing_wrong raised at line "),
         ("returns_two", "returned a tuple of 2; it must return (model, batches, loss) or a TrainingStep"),
         ("returns_a_model", "returned a Model; it must return (model, batches, loss) or a TrainingStep"),
         ("returns_no_module", "the model is a function, and must be a torch.nn.Module"),
@@ -222,3 +227,46 @@ def test_each_example_is_ten_lines_or_fewer() -> None:
 def test_dropout_leaves_the_gradient_check_out() -> None:
     result = trial("build", file=EXAMPLES / "collator_step.py", gradient_check=True, sequence_length=32, batch_size=2)
     assert "dropout" in result.measured["gradient_check"]["skipped"]
+
+
+def test_memory_that_python_lacks_in_a_step_is_out_of_memory() -> None:
+    assert trial("short_of_memory").outcome is Outcome.OOM
+
+
+OWN_DATASET = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import a_sibling
+
+class Own(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.full((4,), float(a_sibling.WIDTH))
+
+def build(device, settings):
+    loader = DataLoader(Own(), batch_size=2, num_workers=1, multiprocessing_context="spawn")
+    return torch.nn.Linear(4, 1), loader, lambda model, batch: model(batch).mean()
+"""
+
+
+def test_loader_workers_that_are_spawned_find_the_step_and_its_siblings(tmp_path: Path) -> None:
+    file = tmp_path / "my_own_dataset.py"
+    file.write_text(OWN_DATASET, encoding="utf-8")
+    (tmp_path / "a_sibling.py").write_text("WIDTH = 3", encoding="utf-8")
+    result = trial("build", file=file)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+
+
+@pytest.mark.parametrize("name", ["profile", "json", "two.dots"])
+def test_a_step_that_is_called_like_another_module_takes_nobodys_place(tmp_path: Path, name: str) -> None:
+    import json
+    import profile
+
+    file = tmp_path / f"{name}.py"
+    file.write_text("def build(device, settings): ...", encoding="utf-8")
+    build = custom.load(f"{file}:build")
+    assert build.__module__ == f"claimbench_step_{name}"
+    assert (sys.modules["json"], sys.modules["profile"]) == (json, profile)

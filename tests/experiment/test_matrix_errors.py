@@ -43,7 +43,19 @@ CASES = {
     ),
     "text where a number belongs": (
         HEAD + STUDY + "    axes: {batch_size: ['8']}\n",
-        ["matrix.yaml:9:25: batch_size: '8' is not a setting (an integer from 1 to 1048576)"],
+        ["matrix.yaml:9:25: batch_size: '8' is a text; write 8, without quotes"],
+    ),
+    "a number in quotes that is one of the words too": (
+        HEAD + STUDY + "    axes: {zero: ['1']}\n",
+        ["matrix.yaml:9:19: zero: '1' is a text; write 1, without quotes"],
+    ),
+    "a number in quotes that would be out of range": (
+        HEAD + STUDY + "    axes: {workers: ['9000']}\n",
+        ["matrix.yaml:9:22: workers: '9000' is not a setting (an integer from 0 to 256)"],
+    ),
+    "a switch in quotes": (
+        HEAD + STUDY + "    axes: {pin_memory: ['true']}\n",
+        ["matrix.yaml:9:25: pin_memory: 'true' is a text; write true, without quotes"],
     ),
     "a number out of range": (
         HEAD + STUDY + "    axes: {batch_size: [0]}\n",

@@ -196,3 +196,37 @@ def test_a_technique_that_cannot_be_loaded_is_one_sentence(tmp_path: Path) -> No
     assert doctor.returncode == 2
     assert "technique 'broken' of gone:Technique cannot be loaded (No module named 'gone')" in doctor.stderr
     assert len(doctor.stderr.splitlines()) == 1
+
+
+RAISES = """
+from harness.experiment.axes import Axis
+from harness.techniques.base import Stage, Technique
+
+
+class Raises(Technique):
+    axes = (Axis(name="noise", default="off", settings={"off": "none", "on": "some"}),)
+    stage = Stage.STEP
+
+    def requires(self, environment, cell):
+        return environment.no_such_thing
+
+    def apply(self, cell, run): ...
+
+    def evidence(self, cell, run): ...
+"""
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["plan"], ["run", "--no-report"]])
+def test_a_technique_whose_requires_raises_is_one_sentence(tmp_path: Path, command: list[str]) -> None:
+    about = tmp_path / "raising-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: raising\nVersion: 1.0\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text("[claimbench.techniques]\nnoise = raising:Raises\n", encoding="utf-8")
+    (tmp_path / "raising.py").write_text(RAISES, encoding="utf-8")
+    (tmp_path / "matrix.yaml").write_text(MATRIX.replace("gradient_noise: [0.001, 0.01]", "noise: ['on']"))
+    said = _python(tmp_path, "-m", "harness.cli", *command, "--device", "cpu", cwd=tmp_path)
+    assert said.returncode == 2
+    assert said.stderr == (
+        "error: technique Raises of the package raising raised in requires (AttributeError: 'Environment' object has "
+        "no attribute 'no_such_thing'); mend or uninstall it\n"
+    )

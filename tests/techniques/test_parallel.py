@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,8 +15,10 @@ import pytest
 
 from harness.errors import EnvironmentProblem
 from harness.techniques.pipeline import micro_batches
+from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
+from harness.trial.torchrun import SeveralNodes
 from tests.techniques.ranks import Ranks
 from tests.training import gpus, refused, run_trial
 
@@ -307,6 +310,28 @@ def test_torchrun_starts_the_same_worker(run_ranks: Ranks, tmp_path: Path) -> No
     assert [each["rank"] for each in result.ranks] == [0, 1]
     forked = run_ranks(parallel="ddp", devices=2)
     assert json.dumps(result.measured["losses"]) == json.dumps(forked.measured["losses"])
+
+
+def test_a_step_over_nodes_imports_nothing_from_the_working_folder(
+    run_ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `srun` starts on a node, started here: torchrun itself, and the ranks that it starts."""
+    for name in ("torch", "psutil", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this ran')", encoding="utf-8")
+    spec = replace(run_ranks.spec(parallel="ddp", devices=2), record_path=str(tmp_path / "result.json"))
+    spec.write(tmp_path / "spec.json")
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+    step = SeveralNodes(local=LocalLauncher(gpu=False), ranks_per_node=2, nodes=1)._command(spec, 2)
+    environment = {
+        **os.environ, "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+    }  # fmt: skip
+    command = step[step.index(sys.executable) :]
+    said = subprocess.run(
+        command, check=False, timeout=240, env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+    assert TrialResult.read(tmp_path / "result.json").outcome is Outcome.OK
 
 
 def test_a_replica_in_a_thread_computes_in_the_type_of_the_run() -> None:

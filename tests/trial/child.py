@@ -6,6 +6,7 @@ import ctypes
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,6 +39,21 @@ def _write_result(spec: TrialSpec, rank: int) -> None:
             "tokens_per_second": 1000.0,
         }
         TrialResult(outcome=Outcome.OK, measured=measured).write(Path(spec.record_path))
+
+
+def _listen_at_its_port(spec: TrialSpec, rank: int) -> None:
+    """As torch does for rank 0, whose words name the port."""
+    port = int(os.environ["MASTER_PORT"])
+    if rank == 0:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError as error:
+            raise RuntimeError(f"port: {port}, name: EADDRINUSE, message: address already in use") from error
+    _write_result(spec, rank)
+
+
+def _exit_with_words(spec: TrialSpec, rank: int) -> None:
+    sys.exit("the corpus is missing; run fetch.sh first")
 
 
 def _train(spec: TrialSpec, rank: int) -> None:
@@ -193,6 +209,8 @@ def _leave_a_note(spec: TrialSpec, rank: int, pid: int | None = None) -> None:
 
 
 _DEEDS = {
+    "listen at its port": _listen_at_its_port,
+    "exit with words": _exit_with_words,
     "look": _look_at_its_gradient,
     "train": _train,
     "fill its cache": _fill_its_cache,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from harness.trial.classify import _WORKER, Classified, classify
+from harness.trial import torchrun
+from harness.trial.classify import _SHARED_MEMORY, _WORKER, Classified, classify
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.supervision import Ending, Why
@@ -149,3 +152,73 @@ class _Killed:
 def test_an_error_of_memory_that_a_rank_saw_itself_stands(tmp_path: Path) -> None:
     found = of(tmp_path, Ending(statuses=(1, SEGMENTATION_FAULT), first_dead=1), outcome=Outcome.OOM)
     assert (found.outcome, found.reason) == (Outcome.OOM, BROKEN)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INTERRUPTED])
+def test_what_another_rank_than_the_first_wrote_is_the_trials_also_over_several_nodes(
+    tmp_path: Path, outcome: Outcome
+) -> None:
+    found = of(tmp_path, Ending(statuses=(1, 1), first_dead=1), "so it is", outcome=outcome)
+    assert (found.outcome, found.reason) == (outcome, "so it is")
+    written = tmp_path / "result.json"
+    TrialResult(outcome=outcome, reason="so it is").write(written)
+    assert torchrun._ending(1, None, written, 60)[:2] == (outcome, "so it is")
+
+
+NO_ROOM = "RuntimeError: unable to allocate shared memory(shm) for file </torch_18_23_0>: No space left on device (28)"
+BUS_ERROR = (
+    "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that dataloader's "
+    "workers are out of shared memory. Please try to raise your shared memory limit."
+)
+NAMED = "/dev/shm, through which loader workers hand their batches over, was full or is too small ("
+
+
+def test_a_trial_that_waits_for_a_batch_for_which_there_was_no_room_names_dev_shm(tmp_path: Path) -> None:
+    (tmp_path / "rank0.stderr").write_text(f"Traceback\n{NO_ROOM}\n")
+    ending = Ending(statuses=(-15,), killed=Why.WALL_LIMIT, running=(0,))
+    found = classify(
+        ending, directory=tmp_path, record_path=tmp_path / "none", wall_limit_seconds=120, killed_for_memory=False
+    )
+    disk = os.statvfs("/dev/shm")
+    assert found.outcome is Outcome.TIMEOUT
+    assert found.reason.startswith(f"{NAMED}{disk.f_blocks * disk.f_frsize / 2**20:,.4g} MiB, of which ")
+    assert "or use fewer workers and less prefetch. Not done after 120 s and killed; still running" in found.reason
+    assert found.reason.endswith(NO_ROOM)
+
+
+@pytest.mark.parametrize(
+    ("says", "is_it"),
+    [
+        (BUS_ERROR, True),
+        ("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory", True),
+        ("RuntimeError: unable to write to file </torch_18_23_0>: No space left on device (28)", True),
+        ("RuntimeError: unable to mmap 1024 bytes from file <model.bin>: Cannot allocate memory (12)", False),
+        ("RuntimeError: CUDA error: out of memory; shared memory of the block: 48 KiB", False),
+    ],
+)
+def test_words_of_a_full_dev_shm(tmp_path: Path, says: str, is_it: bool) -> None:
+    found = of(tmp_path, Ending(statuses=(1,), first_dead=0), says)
+    assert found.outcome is Outcome.CRASH
+    assert found.reason.startswith(NAMED) == is_it
+    assert found.reason.endswith(says)
+
+
+def test_a_result_is_not_blamed_on_what_a_loader_said(tmp_path: Path) -> None:
+    (tmp_path / "rank0.stderr").write_text(NO_ROOM)
+    found = of(tmp_path, Ending(statuses=(0,)), "", outcome=Outcome.OK)
+    assert (found.outcome, found.reason) == (Outcome.OK, "")
+
+
+@pytest.mark.train
+def test_torch_still_says_that_dev_shm_is_full_in_these_words() -> None:
+    """In a mount namespace of its own, where /dev/shm is 64 KiB."""
+    program = "import torch; torch.ones(1 << 20).share_memory_()"
+    mount = "mount -t tmpfs -o size=64k tmpfs /dev/shm || exit 99"
+    said = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f'{mount}; exec "$0" -c "{program}"', sys.executable],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if said.returncode == 99 or "unshare" in said.stderr:
+        pytest.skip("no file system may be mounted here")
+    assert said.returncode == 1
+    assert _SHARED_MEMORY.search(said.stderr)

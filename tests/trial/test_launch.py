@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,12 +14,13 @@ import pytest
 from harness.errors import LaunchError
 from harness.trial import processes
 from harness.trial.interrupts import Interrupts
-from harness.trial.launch import Finished, LocalLauncher
+from harness.trial.launch import Finished, LocalLauncher, port_taken
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialSpec
 from harness.trial.supervision import Patience
 from tests.trial.notes import living, wait_for_notes
 
+ROOT = Path(__file__).resolve().parents[2]
 IMPATIENT = Patience(after_sigterm_seconds=0.5, after_rank_death_seconds=0.5, after_sigkill_seconds=5.0)
 
 
@@ -113,6 +115,72 @@ def test_a_zygote_shares_what_it_imported_and_nothing_of_one_trial_reaches_the_n
     assert first.pids != second.pids
     assert "json" in second.result.measured["modules"]
     assert second.wall_seconds < 2
+
+
+@pytest.mark.parametrize("isolation", ["zygote", "spawn"])
+def test_nothing_in_the_working_folder_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str
+) -> None:
+    """A `torch.py` of the user's, say: these are imported by the helper, by a fresh interpreter and by a trial."""
+    for name in ("psutil", "shadow", "harness", "json", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this ran')", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    with LocalLauncher(
+        gpu=False, isolation=isolation, modules=("json", "shadow"), entry="tests.trial.child:main"
+    ) as launcher:
+        finished = run(launcher, tmp_path / "trial", "write a result")
+    assert (finished.outcome, finished.reason) == (Outcome.OK, "")
+
+
+def test_a_checkout_that_is_not_installed_is_found_where_the_run_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(ROOT)
+    assert processes.findable({})["PYTHONPATH"] == str(ROOT)
+    with a_launcher("spawn") as launcher:
+        assert run(launcher, tmp_path / "trial", "write a result").outcome is Outcome.OK
+    monkeypatch.chdir(tmp_path)
+    assert processes.findable({"A": "b"}) == {"A": "b"}
+
+
+@pytest.mark.parametrize(("losses", "outcome"), [(1, Outcome.OK), (2, Outcome.OK), (9, Outcome.CRASH)])
+def test_a_port_that_another_program_took_is_exchanged_twice(
+    zygote: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: int, outcome: Outcome
+) -> None:
+    """Taken for real, between the moment when it was found free and that when rank 0 listens at it."""
+    free_port, others = processes.free_port, []
+
+    def taken_meanwhile() -> int:
+        port = free_port()
+        if len(others) < losses:
+            others.append(socket.create_server(("127.0.0.1", port)))
+        return port
+
+    monkeypatch.setattr(processes, "free_port", taken_meanwhile)
+    finished = run(zygote, tmp_path, "listen at its port", ranks=2)
+    for each in others:
+        each.close()
+    assert finished.outcome is outcome
+    assert len(others) == min(losses, 3)
+    assert ("address already in use" in finished.reason) == (outcome is Outcome.CRASH)
+
+
+def test_another_port_than_that_of_the_ranks_is_the_steps_own_matter(tmp_path: Path) -> None:
+    said = "OSError: port: 2950, name: EADDRINUSE, message: address already in use"
+    assert port_taken(2950, said, tmp_path)
+    assert not port_taken(29500, said, tmp_path)
+    assert not port_taken(2950, "ValueError: 2950", tmp_path)
+    (tmp_path / "rank0.stderr").write_text(said)
+    assert port_taken(2950, "Rank 1 of 2 ended with status 1.", tmp_path)
+
+
+def test_the_words_of_an_exit_are_kept(launcher: LocalLauncher, tmp_path: Path) -> None:
+    finished = run(launcher, tmp_path, "exit with words")
+    assert finished.outcome is Outcome.CRASH
+    assert finished.exit_statuses == (1,)
+    assert finished.reason == "The process ended with status 1.\nthe corpus is missing; run fetch.sh first"
 
 
 def test_an_exception_keeps_its_words(launcher: LocalLauncher, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from harness.environment import Environment
 from harness.techniques.attention import SIGNS
 from harness.techniques.precision import Precision
 from harness.trial.outcome import Outcome
+from harness.trial.processes import interpreter
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult, TrialSpec, write_json
 
@@ -33,7 +34,7 @@ def run(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spec.write(folder / "spec.json")
-        command = [sys.executable, "-m", "harness.trial.kinds.flash_by_import", str(folder / "spec.json")]
+        command = [*interpreter("harness.trial.kinds.flash_by_import"), str(folder / "spec.json")]
         # its words go to the trial's own standard error, where the parent keeps them
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         answer = folder / "answer.json"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import Any
 
 from harness.environment import Environment
 from harness.trial.outcome import Outcome
+from harness.trial.processes import interpreter
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult, TrialSpec
 
@@ -108,7 +108,7 @@ def trials_in(store: Path) -> int:
 @contextmanager
 def _started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """claimbench in `folder`; its words go to a file there."""
-    command = [sys.executable, "-m", "harness.cli", *arguments]
+    command = [*interpreter("harness.cli"), *arguments]
     with (
         (folder / _LOG).open("ab") as log,
         subprocess.Popen(
