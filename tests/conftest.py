@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import chdir, nullcontext
 from pathlib import Path
@@ -39,6 +40,15 @@ def one_zygote(session_launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(collect, "local_launcher", lent)
     monkeypatch.setattr(checking, "local_launcher", lent)
+
+
+@pytest.fixture(autouse=True)
+def own_path() -> Iterator[None]:
+    """A step that a test loads leaves its folder on `sys.path`: a file `json.py` there became the `json` of loader
+    workers that a later test spawned."""
+    before = [*sys.path]
+    yield
+    sys.path[:] = before
 
 
 def pytest_configure() -> None:

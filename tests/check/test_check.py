@@ -232,8 +232,10 @@ def test_ctrl_c_while_no_trial_runs_says_the_same(tmp_path: Path, monkeypatch: p
 ])  # fmt: skip
 def test_ctrl_c_among_the_rounds(tmp_path: Path, trials: int, word: Word, reason: str) -> None:
     """Fewer than three rounds give no verdict, and the same command goes on."""
-    arguments: dict[str, Any] = {"sentence": SENTENCE, "workload": "tiny", "device": "cpu", "rounds": 3,
-                                 "store": tmp_path / "check.sqlite"}  # fmt: skip
+    arguments: dict[str, Any] = {
+        "sentence": f"{SENTENCE} at sequence_length=16 batch_size=2", "workload": "tiny", "device": "cpu", "rounds": 3,
+        "store": tmp_path / "check.sqlite",
+    }  # fmt: skip
     begun = 0
 
     def press(event: Any) -> None:
