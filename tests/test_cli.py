@@ -512,7 +512,7 @@ def test_ctrl_c_ends_after_the_trial_that_runs_and_says_how_to_go_on(folder: Pat
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=120)
 
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert "stopping after the trial that is running" in rest
     assert errors.endswith(
         "stopped; what ran is kept in results.sqlite. "

@@ -50,6 +50,8 @@ class Books:
     """Trials of rounds that have begun, by identity."""
     _left: tuple[float, float] = (0.0, float("-inf"))
     """Seconds of the pending ones, and when they were summed."""
+    _untold: list[Event] = field(default_factory=list)
+    _telling: bool = False
 
     def open(self) -> None:
         """Say what there is to do."""
@@ -167,4 +169,13 @@ class Books:
         return sum(map(self.estimates.seconds, trials)) / self.width
 
     def _tell(self, event: Event) -> None:
-        self.on_event(event)
+        """One event at a time: Ctrl-C may come while one is printed, and is told when that has been."""
+        self._untold.append(event)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._untold:
+                self.on_event(self._untold.pop(0))
+        finally:
+            self._telling = False

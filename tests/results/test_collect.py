@@ -228,6 +228,23 @@ def test_ctrl_c_once_lets_the_trial_finish_and_another_run_goes_on(store: Store,
     assert store.count() == 7, "the first one stays, superseded: its round was run again whole"
 
 
+def test_ctrl_c_while_an_event_is_printed_is_told_after_it(store: Store, launcher: LocalLauncher) -> None:
+    """It was printed from within: `reentrant call inside <_io.BufferedWriter>` ended the run, its output and all."""
+    told: list[tuple[str, str]] = []
+
+    class Printer(Stopper):
+        def __call__(self, event: Event) -> None:
+            told.append(("begin", type(event).__name__))
+            super().__call__(event)  # the signal arrives in here
+            told.append(("end", type(event).__name__))
+
+    summary = run(store, a_plan(a_block(rounds=2)), launcher, listener=Printer("control", signal.SIGINT))
+    assert summary.interrupted
+    assert all(begin == end for (_, begin), (_, end) in zip(told[::2], told[1::2], strict=True)), "none within another"
+    stopped = told.index(("begin", "StopRequested"))
+    assert told[stopped - 1] == ("end", "TrialStarted")
+
+
 @pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)], ids=["twice", "SIGTERM"])
 def test_ctrl_c_twice_stops_now_and_says_so_in_the_record(
     store: Store, launcher: LocalLauncher, numbers: tuple[signal.Signals, ...]
