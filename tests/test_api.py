@@ -24,7 +24,7 @@ CLAIMS = make_claims(make_claim())
 @pytest.fixture
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with trials and a matrix; the folder above it has a file that is no record."""
-    folder = tmp_path / "work"
+    folder = tmp_path / "runs"
     folder.mkdir()
     write_lines(RECORDS, folder / "t.jsonl")
     (folder / "matrix.yaml").write_text(SMALL_MATRIX, encoding="utf-8")
@@ -33,7 +33,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("path", ["t.jsonl", "./t.jsonl", "../work/t.jsonl", Path("t.jsonl"), ["t.jsonl"]])
+@pytest.mark.parametrize("path", ["t.jsonl", "./t.jsonl", "../runs/t.jsonl", Path("t.jsonl"), ["t.jsonl"]])
 def test_one_path_is_read_as_a_path_and_not_by_its_letters(stored: Path, path: Any) -> None:
     assert len(harness.read(path)) == len(RECORDS)
     assert harness.judge(path, CLAIMS).verdicts == harness.judge(RECORDS, CLAIMS).verdicts

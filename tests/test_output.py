@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.results.store import Store
+from tests.commands import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 #: No cell of it can run where there is no GPU: every trial is stored at once.
 MATRIX = """\
 schema: 1

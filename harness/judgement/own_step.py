@@ -12,7 +12,7 @@ from itertools import combinations
 
 from harness.judgement.judged import ArmResult, BlockResult, Word
 from harness.judgement.pairs import matched
-from harness.judgement.parity import effective_batch
+from harness.judgement.parity import effective_batch, finite
 from harness.judgement.site import Absent, Site
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
@@ -57,7 +57,7 @@ def _drawn_anew(block: BlockResult) -> str:
 def _no_number(baseline: ArmResult) -> str:
     """A baseline that trains nothing: every later loss is none either, and parity has nothing to compare with."""
     for trial in _ok(baseline.trials):
-        if BATCH in trial.figures and trial.losses and not _finite(trial.losses[0]):
+        if BATCH in trial.figures and trial.losses and not finite(trial.losses[0]):
             return (
                 f"the loss is no number ({_shown(trial.losses[0])}) from step 1 on (round {trial.round}, {trial.arm}), "
                 "so nothing is trained and no difference between arms means anything; look for a division by zero, a "
@@ -80,14 +80,9 @@ def _apart(one: Record, other: Record) -> bool:
     if not one.losses or not other.losses:
         return False
     first, second = one.losses[0], other.losses[0]
-    if not _finite(first) or not _finite(second):
+    if not finite(first) or not finite(second):
         return _shown(first) != _shown(second)
     return not math.isclose(first, second, rel_tol=SAME_LOSS, abs_tol=SAME_LOSS)
-
-
-def _finite(loss: float | None) -> bool:
-    """A loss that is no number is stored as null."""
-    return loss is not None and math.isfinite(loss)
 
 
 def _shown(loss: float | None) -> str:

@@ -150,12 +150,17 @@ def seed_gap(curves: Sequence[Sequence[float]]) -> float | None:
 
     A curve that diverged has no distance to any. None where fewer than two are left.
     """
-    gaps = [loss_gap(*pair) for pair in combinations(filter(_finite, curves), 2)]
+    gaps = [loss_gap(*pair) for pair in combinations(filter(_all_finite, curves), 2)]
     return math.fsum(gaps) / len(gaps) if gaps else None
 
 
-def _finite(curve: Sequence[float]) -> bool:
-    return all(loss is not None and math.isfinite(loss) for loss in curve)
+def finite(loss: float | None) -> bool:
+    """Whether a loss is a number; one that is none is stored as null."""
+    return loss is not None and math.isfinite(loss)
+
+
+def _all_finite(curve: Sequence[float]) -> bool:
+    return all(map(finite, curve))
 
 
 def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], trials: Sequence[Record],
@@ -167,7 +172,7 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
     error, eager = _gradient(trials)
     gradient_fails = error is not None and error > max(GRADIENT_FACTOR * (eager or 0.0), GRADIENT_FLOOR)
     bound = _bound(demand, cell, baseline, losses)
-    gaps = [loss_gap(*pair) for pair in losses.pairs if _finite(pair[1])]
+    gaps = [loss_gap(*pair) for pair in losses.pairs if _all_finite(pair[1])]
     gap = _judged(gaps, bound)
     found = partial(Parity, loss_gap=gap, worst_gap=max(gaps, default=None), margin=bound.margin, rounds=len(gaps),
                     gradient_error=error, eager_error=eager)  # fmt: skip

@@ -118,10 +118,10 @@ def locate(claim: Claim, blocks: Sequence[BlockResult]) -> Site | Absent:
 def _lacking(claim: Claim, blocks: Sequence[BlockResult]) -> str:
     """Which of a claim's two arms no block has; an arm without its block's baseline is there under its name."""
     names = {arm.name for block in blocks for arm in block.arms}
-    wanted = {f"{show_settings(each)}": each for each in (claim.cell, claim.baseline)}
+    wanted = {show_settings(each): each for each in (claim.cell, claim.baseline)}
     absent = [name for name, each in wanted.items()
               if name not in names and not any(find(block, each) for block in blocks)]  # fmt: skip
-    words = [f"{name!r}" for name in absent or wanted]
+    words = [repr(name) for name in absent or wanted]
     return f"no trial of {' or '.join(words)}" if absent else f"no trials of {' and '.join(words)} in one block"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -58,7 +58,7 @@ def sections(records: Iterable[Record], plan: Plan | None, here: Environment | N
             kept[record.block][record.fingerprint].append(record)
     held = Held(records)
     if plan is None or here is None:
-        yield Section(title="", blocks=list(_without_plan(kept, set())))
+        yield Section(title="", blocks=list(_without_plan(kept, held, set())))
         return
     rounds = {key: list(group) for key, group in groupby(rounds_of(plan, here), key=lambda each: each.key)}
     ours = [_ours(each, kept.get(key, {}), held) for key, each in rounds.items()]
@@ -67,7 +67,7 @@ def sections(records: Iterable[Record], plan: Plan | None, here: Environment | N
     for device in dict.fromkeys(each.device for each in elsewhere):
         title = f"of another machine, or with other software than is here now ({device}): does not count for a run here"
         yield Section(title=title, blocks=[each for each in elsewhere if each.device == device])
-    others = list(_without_plan(kept, rounds.keys()))
+    others = list(_without_plan(kept, held, rounds.keys()))
     if others:
         yield Section(title=f"not in {plan.matrix_file} at scale {plan.scale}", blocks=others)
 
@@ -90,15 +90,13 @@ def _elsewhere(rounds: Sequence[Round], groups: Mapping[str, list[Record]], held
             yield _status(found, key, block, complete=complete, missing=None)
 
 
-def _without_plan(kept: _Kept, planned: Iterable[str]) -> Iterator[BlockStatus]:
+def _without_plan(kept: _Kept, held: Held, planned: Collection[str]) -> Iterator[BlockStatus]:
     """Blocks that only the store knows: their arms are those that it has seen."""
-    known = set(planned)
     for key, groups in kept.items():
-        for found in groups.values() if key not in known else ():
-            held = Held(found)
-            arms, first = {record.arm for record in found}, found[0]
+        for fingerprint, found in groups.items() if key not in planned else ():
+            arms = {record.arm for record in found}
             numbers = {record.round for record in found}
-            complete = sum(arms <= held.settled_arms(key, number, first.fingerprint) for number in numbers)
+            complete = sum(arms <= held.settled_arms(key, number, fingerprint) for number in numbers)
             yield _status(found, key, None, complete=complete, missing=None)
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from harness.errors import StoreError, StoreSchemaError
-from harness.results.faults import SENTENCES, explained, readable
+from harness.results.faults import RESCUE, SENTENCES, explained, readable
 from harness.results.schema import APPLICATION_ID, STORE_SCHEMA, migrate, version_of
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 #: Seconds to wait for a reader or for a writer's commit, both of which take milliseconds.
 BUSY_SECONDS = 60.0
-_RESCUE = "import what `claimbench export STORE --to rest.jsonl --skip-damaged` writes of it into a new store"
 #: SQLite names its journal after the database: two names are two journals (https://sqlite.org/howtocorrupt.html).
 _SEVERAL_NAMES = (
     "it has another name (a hard link), under which another run could write to it at the same time; copy it"
@@ -69,7 +68,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
             migrate(database)
             found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
-                raise StoreError(f"{path}: it is damaged ({found}); {_RESCUE}")
+                raise StoreError(f"{path}: it is damaged ({found}); import what {RESCUE} writes of it into a new store")
         except BaseException:
             database.close()
             raise

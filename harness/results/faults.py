@@ -9,6 +9,8 @@ from pathlib import Path
 
 from harness.errors import StoreError
 
+#: Writes what can be read of a damaged store, to be imported into a new one.
+RESCUE = "`claimbench export STORE --to rest.jsonl --skip-damaged`"
 _KEPT = "what was stored before is kept"
 _READ_ONLY = "it cannot be written; change its permissions or choose another store"
 #: Primary result code (https://www.sqlite.org/rescode.html) → sentence.
@@ -20,8 +22,8 @@ SENTENCES = {
     sqlite3.SQLITE_PERM: _READ_ONLY,
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; change the permissions of the file and its folder",
     sqlite3.SQLITE_NOTADB: "it is not a claimbench store (no SQLite file at all); give a store, or records as .jsonl",
-    sqlite3.SQLITE_CORRUPT: "it is damaged or cut short; copy it again, or import into a new store what `claimbench"
-    " export STORE --to rest.jsonl --skip-damaged` writes of it",
+    sqlite3.SQLITE_CORRUPT: f"it is damaged or cut short; copy it again, or import into a new store what {RESCUE}"
+    " writes of it",
     sqlite3.SQLITE_BUSY: "another program has held it for a minute; close it there and start again",
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.errors import StoreError, printable
 from harness.results.as_now import as_now
-from harness.results.faults import explained
+from harness.results.faults import RESCUE, explained
 from harness.results.lines import as_read_back
 from harness.results.record import Record
 
@@ -48,8 +48,7 @@ def all_records(database: sqlite3.Connection, path: Path, *, include_superseded:
         except _FAULTS as error:
             raise StoreError(
                 f"{path}: {_which(database, row[0])} is damaged and cannot be read ({_why(error)});"
-                " `claimbench export STORE --to rest.jsonl --skip-damaged` writes the others, for `claimbench import`"
-                " into a new store"
+                f" {RESCUE} writes the others, for `claimbench import` into a new store"
             ) from error
         yield record
 

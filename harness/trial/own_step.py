@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,7 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
     Raises:
         WorkloadError: it raises, or gives no scalar with gradient.
     """
-    name = own_parts.named("loss", step.loss, own)
+    name = partial(own_parts.named, "loss", step.loss, own)  # called where there is a fault: this is in every step
     first, own.began = not own.began and not _has_gradients(own.step.model), True
     with custom.blamed(f"the loss of {own.source}", own.file):
         try:
@@ -140,12 +141,12 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
             raise
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise WorkloadError(f"{name} returned {shape}; it must return a scalar tensor")
+        raise WorkloadError(f"{name()} returned {shape}; it must return a scalar tensor")
     if first and _has_gradients(own.step.model):
-        raise WorkloadError(f"{name} {own_parts.BACKWARD}")
+        raise WorkloadError(f"{name()} {own_parts.BACKWARD}")
     if not loss.requires_grad:
         raise WorkloadError(
-            f"{name} has no gradient: it was detached or computed under no_grad, or reentrant "
+            f"{name()} has no gradient: it was detached or computed under no_grad, or reentrant "
             "checkpointing met inputs without one"
         )
     return loss
