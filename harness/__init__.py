@@ -104,7 +104,7 @@ def check(
     Raises:
         SentenceError, WorkloadError: the question cannot be asked; nothing was launched.
         InputError: a number or a word that the command line would not take either.
-        LaunchError, StoreError: as for `run`.
+        EnvironmentProblem, LaunchError, StoreError: as for `run`.
     """
     from harness.experiment.study import FEWEST_ROUNDS
 
@@ -217,6 +217,7 @@ def run(
     Raises:
         InputError: `isolation` or an option is none that there is; nothing was launched.
         WorkloadError: data that cannot be prepared; nothing was launched.
+        EnvironmentProblem: this process has used the GPU, so that every trial would be invalid; nothing was launched.
         LaunchError: no trial process can be started, or a file of a workload was changed meanwhile.
         StoreError: the store cannot be written, or another run holds it.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +12,17 @@ from typing import Any
 import pytest
 
 import harness
-from harness.errors import InputError, MatrixError, RecordsError
+from harness.environment import Environment
+from harness.errors import EnvironmentProblem, InputError, MatrixError, RecordsError
 from harness.results.collect import Options
+from harness.results.launchers import Launcher, SeveralGpus, ThisMachine
 from harness.results.lines import write_lines
+from harness.trial import caller
+from harness.trial.nvml import Reading
 from tests.commands import SMALL_MATRIX
 from tests.judgement.claiming import make_claim, make_claims, study
 from tests.records import make_records
+from tests.training import gpus
 
 RECORDS = make_records([study()], rounds=3)
 CLAIMS = make_claims(make_claim())
@@ -100,6 +107,56 @@ def test_what_the_command_line_refuses_is_refused(stored: Path, call: Callable[[
         call()
     assert str(error.value) == message
     assert sorted(stored.iterdir()) == before
+
+
+class _Torch:
+    """A torch that has used the GPU, or has not."""
+
+    def __init__(self, *, used: bool) -> None:
+        self.cuda = self
+        self._used = used
+
+    def is_initialized(self) -> bool:
+        return self._used
+
+
+class _Meter:
+    """A device with one process on it."""
+
+    power_limit_watts = None
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def read(self) -> Reading:
+        return Reading(at=0.0, processes={self._pid: 1 << 30})
+
+
+@pytest.mark.parametrize(
+    "launcher", [lambda two: ThisMachine(environment=two), lambda two: SeveralGpus(environment=two)]
+)
+@pytest.mark.parametrize(("used", "pid"), [(True, 1), (False, os.getpid())])
+def test_a_process_that_has_used_the_gpu_is_told_so_before_any_trial(
+    stored: Path, monkeypatch: pytest.MonkeyPatch, launcher: Callable[[Environment], Launcher], used: bool, pid: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", _Torch(used=used))
+    monkeypatch.setattr(caller, "meters", lambda uuids: tuple(_Meter(pid) for _ in uuids))
+    two = gpus(2)
+    with pytest.raises(EnvironmentProblem, match=f"this process .pid {os.getpid()}. has used the GPU") as error:
+        harness.run(harness.plan(environment=two), "new.sqlite", launcher=launcher(two))
+    assert "restart it (in a notebook: its kernel)" in str(error.value)
+    monkeypatch.setattr(harness, "machine", lambda device="auto": two)
+    with pytest.raises(EnvironmentProblem, match="has used the GPU"):
+        harness.check("compile=default vs off >= 1.3x", "tiny", store="check.sqlite")
+
+
+@pytest.mark.parametrize(("count", "used", "pid"), [(1, False, os.getppid()), (0, True, os.getpid())])
+def test_another_process_on_the_gpu_and_a_run_on_the_cpu_are_no_matter_of_the_caller(
+    monkeypatch: pytest.MonkeyPatch, count: int, used: bool, pid: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", _Torch(used=used))
+    monkeypatch.setattr(caller, "meters", lambda uuids: tuple(_Meter(pid) for _ in uuids))
+    caller.keep_off(gpus(count))
 
 
 def _run(**how: Any) -> object:

@@ -25,6 +25,7 @@ from harness.results.store import Store
 from harness.results.tries import Tries
 from harness.results.workplace import Workplace
 from harness.trial import preload
+from harness.trial.caller import keep_off
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import Launcher, LocalLauncher
 from harness.trial.nvml import Meter
@@ -134,7 +135,12 @@ class InTurn:
 
 
 def local_launcher(plan: Plan, environment: Environment, *, isolation: str = "zygote") -> LocalLauncher:
-    """A launcher on this machine whose zygote has imported what the cells of `plan` use. Close it, or use `with`."""
+    """A launcher on this machine whose zygote has imported what the cells of `plan` use. Close it, or use `with`.
+
+    Raises:
+        EnvironmentProblem: this process has used the GPU itself.
+    """
+    keep_off(environment)
     return LocalLauncher(gpu=environment.has_gpu, isolation=isolation, modules=modules_of(plan))
 
 
