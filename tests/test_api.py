@@ -135,12 +135,11 @@ class _Meter:
 @pytest.mark.parametrize(
     "launcher", [lambda two: ThisMachine(environment=two), lambda two: SeveralGpus(environment=two)]
 )
-@pytest.mark.parametrize(("used", "pid"), [(True, 1), (False, os.getpid())])
+@pytest.mark.parametrize(("used", "seen"), [(True, False), (False, True)])
 def test_a_process_that_has_used_the_gpu_is_told_so_before_any_trial(
-    stored: Path, monkeypatch: pytest.MonkeyPatch, launcher: Callable[[Environment], Launcher], used: bool, pid: int
+    stored: Path, monkeypatch: pytest.MonkeyPatch, launcher: Callable[[Environment], Launcher], used: bool, seen: bool
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", _Torch(used=used))
-    monkeypatch.setattr(caller, "meters", lambda uuids: tuple(_Meter(pid) for _ in uuids))
+    _put_on_device(monkeypatch, used=used, seen=seen)
     two = gpus(2)
     with pytest.raises(EnvironmentProblem, match=f"this process .pid {os.getpid()}. has used the GPU") as error:
         harness.run(harness.plan(environment=two), "new.sqlite", launcher=launcher(two))
@@ -150,13 +149,19 @@ def test_a_process_that_has_used_the_gpu_is_told_so_before_any_trial(
         harness.check("compile=default vs off >= 1.3x", "tiny", store="check.sqlite")
 
 
-@pytest.mark.parametrize(("count", "used", "pid"), [(1, False, os.getppid()), (0, True, os.getpid())])
+@pytest.mark.parametrize(("count", "used", "seen"), [(1, False, False), (0, True, True)])
 def test_another_process_on_the_gpu_and_a_run_on_the_cpu_are_no_matter_of_the_caller(
-    monkeypatch: pytest.MonkeyPatch, count: int, used: bool, pid: int
+    monkeypatch: pytest.MonkeyPatch, count: int, used: bool, seen: bool
 ) -> None:
+    _put_on_device(monkeypatch, used=used, seen=seen)
+    caller.keep_off(gpus(count))
+
+
+def _put_on_device(monkeypatch: pytest.MonkeyPatch, *, used: bool, seen: bool) -> None:
+    """A torch that has used the GPU or not, and a GPU on which NVML sees this process or its parent."""
+    pid = os.getpid() if seen else os.getppid()
     monkeypatch.setitem(sys.modules, "torch", _Torch(used=used))
     monkeypatch.setattr(caller, "meters", lambda uuids: tuple(_Meter(pid) for _ in uuids))
-    caller.keep_off(gpus(count))
 
 
 def _run(**how: Any) -> object:

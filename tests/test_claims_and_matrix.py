@@ -257,7 +257,7 @@ def test_the_attention_sweep_holds_the_tokens_of_a_step_constant(matrix: Matrix)
         points = next(study.points for study in matrix.studies if study.name == name)
         tokens = {int(point["sequence_length"]) * int(point["batch_size"]) for point in points}
         assert tokens == {8192}
-        assert [point["sequence_length"] for point in points] == [256, 512, 1024, 2048, 4096, 8192]
+        assert [point["sequence_length"] for point in points] == [128, 256, 512, 1024, 2048, 4096, 8192]
 
 
 def test_kinds_are_known_and_described(matrix: Matrix) -> None:
