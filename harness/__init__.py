@@ -91,7 +91,7 @@ def check(
     on_event: OnEvent | None = None,
     arguments: Sequence[str] = (),
 ) -> Answer:
-    """Check one sentence on one workload, within a time budget.
+    """Check one sentence on one workload, within a time budget. Signals end it as they end `run`.
 
     Args:
         sentence: `attention=flash2 vs eager >= 2x`; `harness.judgement.sentence` has the grammar.
@@ -201,7 +201,10 @@ def run(
     on_event: OnEvent = lambda event: None,
     arguments: Sequence[str] = (),
 ) -> Summary:
-    """Run what the store lacks of a plan. Ctrl-C once ends it after the trial that runs, twice at once.
+    """Run what the store lacks of a plan.
+
+    Ctrl-C once ends it after the trial that runs; twice, SIGTERM and SIGHUP end it at once. What ran is kept, and what
+    is returned says `interrupted`: whether the caller ends too is for the caller to say.
 
     Args:
         plan: as `plan` gives it.
