@@ -61,7 +61,8 @@ def decide(claim: Claim, metric: Metric, found: Measured) -> Decision:
     low, high = claim.bounds
     word = word_for(low, high, *ends)
     needed = _needed(metric, found, low, high) if word is Word.INCONCLUSIVE else None
-    return Decision(word=word, reason=_sentence(word, claim, metric, interval, needed), rounds_needed=needed)
+    reason = _sentence(word, claim, metric, interval, needed) + _otherwise(word, claim, metric, interval)
+    return Decision(word=word, reason=reason, rounds_needed=needed)
 
 
 def too_few(metric: Metric, interval: Interval | None) -> bool:
@@ -152,6 +153,15 @@ def _sentence(word: Word, claim: Claim, metric: Metric, interval: Interval, need
     rounds = likely if needed else (
         f"it lies so close to the end of the range that not even {MOST_ROUNDS} rounds would settle it")  # fmt: skip
     return f"the interval {shown} crosses {' and '.join(crossed) or wanted}; {rounds}"
+
+
+def _otherwise(word: Word, claim: Claim, metric: Metric, interval: Interval) -> str:
+    """How many rounds lie elsewhere than the largest peak, by which memory is judged; empty where none does."""
+    if metric.statistic is not Statistic.MAXIMUM:
+        return ""
+    count = sum(word_for(*claim.bounds, each, each) is not word for each in interval.observed)
+    verb = "says" if count == 1 else "say"
+    return f"; by itself {count} of {len(interval.observed)} rounds {verb} otherwise" if count else ""
 
 
 def _judged_as(metric: Metric, *, better: bool) -> str:

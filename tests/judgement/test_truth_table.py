@@ -105,6 +105,25 @@ def test_forms_of_claims(form: dict[str, Any], found: Measured, word: Word, sent
     assert sentence in decision.reason
 
 
+@pytest.mark.parametrize(
+    ("rounds", "word", "reason"),
+    [
+        ((0.22, 0.31, 0.312, 0.25, 0.4), BELOW,
+         "22.0% lies below 30.0%: worse than claimed; by itself 3 of 5 rounds say otherwise"),
+        ((0.22, 0.31), BELOW, "22.0% lies below 30.0%: worse than claimed; by itself 1 of 2 rounds says otherwise"),
+        ((0.35, 0.6), CONFIRMED, "35.0% lies within 30% to 50%; by itself 1 of 2 rounds says otherwise"),
+        ((0.35, 0.4), CONFIRMED, "35.0% lies within 30% to 50%"),
+    ],
+)  # fmt: skip
+def test_rounds_whose_peaks_alone_would_say_otherwise_are_counted(
+    rounds: tuple[float, ...], word: Word, reason: str
+) -> None:
+    found = Measured(interval=Interval(value=rounds[0], rounds=len(rounds), observed=rounds), ratio=rounds[0])
+    decision = decide(claim(form="range", range=[0.3, 0.5], metric="peak_saved"), metric_named("peak_saved"), found)
+    assert decision.word == word
+    assert decision.reason == reason
+
+
 def test_one_round_of_speed_has_no_interval_and_settles_nothing() -> None:
     single = Measured(interval=Interval(value=1.7, rounds=1), summary=Summary(mean=0.5, deviation=math.inf, count=1))
     decision = decide(claim(form="range", range=[1.5, 2]), metric_named("speedup"), single)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,22 @@ def test_a_committed_report_says_what_its_evidence_says(evidence: Path, tmp_path
     assert sorted(path.name for path in (committed / "tables").iterdir()) == [Path(each).name for each in texts[1:]]
     changed = [each for each in texts if (tmp_path / each).read_bytes() != (committed / each).read_bytes()]
     assert changed == [], "`nox -s report` makes the reports again"
+
+
+def test_the_page_on_statistics_says_what_the_reports_say_of_other_machines() -> None:
+    page = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())
+    pattern = re.compile(
+        r"- (\d+) ratios: .* by ([\d.]+%) in the median and by ([\d.]+)% at most.*: (\d+), where chance alone gives"
+        r" ([\d.]+); after Holm's correction: (\d+)\."
+    )
+    found = [pattern.search((ROOT / "reports" / card / "report.md").read_text()) for card in ("h100", "h200")]
+    (h100, h200) = [match.groups() for match in found if match is not None]
+    ratios, low = (sum(int(each[place]) for each in (h100, h200)) for place in (0, 3))
+    chance, most = 0.05 * ratios, max(float(h100[2]), float(h200[2]))
+    assert (h100[5], h200[5]) == ("0", "0")
+    for said in (
+        f"{ratios} ratios have two rounds or more", f"({h100[0]} on H100s, {h200[0]} on H200s;",
+        f"p < 0.05 for {low}, where chance gives {chance:.1f}, and for none after Holm's correction",
+        f"moved by {h100[1]} in the median on H100s and {h200[1]} on H200s", f"by up to {most}%",
+    ):  # fmt: skip
+        assert said in page
