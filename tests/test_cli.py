@@ -502,6 +502,20 @@ def test_run_fills_the_store_writes_the_report_and_a_second_run_starts_no_trial(
 
 
 @pytest.mark.train
+def test_a_configuration_of_ones_own_with_ones_own_text_runs_at_the_smoke_scale(folder: Path, one_zygote: None) -> None:
+    shape = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    (folder / "config.json").write_text(json.dumps(shape), encoding="utf-8")
+    (folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 200, encoding="utf-8")
+    text = SMALL_MATRIX[: SMALL_MATRIX.index("  attention:")]
+    # the whole path: the zygote that is lent was started in another folder
+    text = text.replace("tiny, data: synthetic", f"config.json, data: {folder / 'text.txt'}")
+    (folder / "matrix.yaml").write_text(text, encoding="utf-8")
+    ran = claimbench("run", "--no-report", "--device", "cpu", cwd=folder)
+    assert ran.code == 0, ran.err
+    assert "this run: 9 ok" in ran.out
+
+
+@pytest.mark.train
 def test_ctrl_c_ends_after_the_trial_that_runs_and_says_how_to_go_on(folder: Path, one_zygote: None) -> None:
     command = ("run", "--study", "optimizer", "--device", "cpu", "--no-report")
     with started(*command, cwd=folder) as process:

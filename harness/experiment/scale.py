@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from harness.experiment.axes import Setting
-from harness.experiment.cell import Cell
+from harness.experiment.cell import Cell, Workload
 from harness.experiment.designs import blocks_of
 from harness.experiment.matrix import Matrix
 from harness.experiment.study import Arm, Block, Design, Role, Study
-from harness.experiment.workloads import is_step
+from harness.experiment.workloads import contents_of, is_step
 
 FULL, SMOKE = "full", "smoke"
 
@@ -114,8 +115,15 @@ def _changed(block: Block, change: Callable[[Cell], Cell]) -> Block:
 def _small(cell: Cell, smaller: Smaller) -> Cell:
     """A step of the user's own stays: it reads the sizes in the settings, and is what the run is to show."""
     settings = {axis: smaller.get((axis, value), value) for axis, value in cell.settings.items()}
-    workload = cell.workload if is_step(cell.workload.model) else replace(cell.workload, model=MODEL)
-    return replace(cell, workload=workload, settings=settings)
+    return replace(cell, workload=_tiny(cell.workload), settings=settings)
+
+
+def _tiny(workload: Workload) -> Workload:
+    """What its trials read is the tiny model and the same data, so that only the data's file can change under them."""
+    if is_step(workload.model):
+        return workload
+    contents = contents_of(MODEL, workload.data, Path(workload.folder)) if workload.contents else ""
+    return replace(workload, model=MODEL, contents=contents)
 
 
 def _smaller(full: list[Block]) -> Smaller:

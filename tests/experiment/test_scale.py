@@ -8,6 +8,7 @@ import pytest
 
 from harness.experiment.scale import FULL, SMOKE, blocks
 from harness.experiment.study import Block
+from harness.experiment.workloads import change_problem
 from tests.experiment.conftest import Read
 
 HEAD = """\
@@ -59,6 +60,30 @@ def test_a_config_of_the_users_own_becomes_tiny(read: Read, tmp_path: Path) -> N
     text = HEAD.replace("llama-1b", "./config.json") + "  a: {workload: big, axes: {attention: flash2}}\n"
     (block,) = blocks(read(text), SMOKE)
     assert block.baseline.cell.workload.model == "tiny"
+
+
+@pytest.mark.parametrize(("model", "data"), [("config.json", "stdlib"), ("folder", "stdlib"), ("config.json", "d.txt")])
+def test_the_files_that_a_smoke_trial_reads_are_those_that_may_not_change(
+    read: Read, tmp_path: Path, model: str, data: str
+) -> None:
+    config = tmp_path / model / "config.json" if model == "folder" else tmp_path / model
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    (tmp_path / "d.txt").write_text("some text", encoding="utf-8")
+    text = HEAD.replace("{model: llama-1b,", f"{{model: {model}, data: {data},")
+    (block,) = blocks(read(text + "  a: {workload: big, axes: {attention: flash2}}\n"), SMOKE)
+    workloads = [arm.cell.workload for arm in block.arms]
+
+    def problems() -> set[str | None]:
+        return {change_problem(each.model, each.data, Path(each.folder), each.contents) for each in workloads}
+
+    assert problems() == {None}
+    config.write_text('{"model_type": "llama"}', encoding="utf-8")
+    assert problems() == {None}
+    (tmp_path / "d.txt").write_text("another text", encoding="utf-8")
+    (problem,) = problems()
+    assert (problem is None) == (data == "stdlib")
+    assert problem is None or problem.startswith("d.txt was changed while the run went on")
 
 
 def test_what_is_small_already_stays(read: Read) -> None:
