@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
 from harness.errors import InputError
 from harness.judgement.power import power_between, smallest_slowdown
@@ -14,6 +16,7 @@ from harness.judgement.regress import CellChange, Comparison, Word, compare_side
 from harness.judgement.sides import CellKey, CellSpeeds, Side
 from harness.trial.outcome import Outcome
 from tests.benchmarks.runs import BASELINE, CONTROL, FUSED, optimizer_study, side, without
+from tests.commands import ROOT
 from tests.records import CPU
 from tests.shapes import H100
 
@@ -223,11 +226,32 @@ def test_what_it_says_it_finds_it_finds_four_times_of_five() -> None:
     assert 0.75 <= found / 500 <= 0.88
 
 
-def test_power_agrees_with_the_noncentral_t_of_the_textbook() -> None:
-    """Two groups of 5, means one standard deviation apart, α = 0.05: power 0.286 (Cohen 1988, table 2.3.5: .29)."""
-    assert power_between(math.exp(1.0), 1.0, 5) == pytest.approx(0.286, abs=0.002)
-    assert power_between(1.5, 0.001, 5) == 1.0
+@pytest.mark.parametrize(
+    ("trials", "spread", "ratio"), [(2, 0.01, 1.2), (3, 0.03, 1.1), (5, 0.03, 1.05), (8, 0.05, 1.07)]
+)
+def test_power_is_what_welchs_test_finds_in_a_simulation(trials: int, spread: float, ratio: float) -> None:
+    drawn = np.random.default_rng(1).normal(0, spread, (2, 40_000, trials))
+    found = ttest_ind(drawn[0], drawn[1] + math.log(ratio), axis=1, equal_var=False).pvalue < 0.025
+    assert power_between(ratio, spread, trials, level=0.025) == pytest.approx(found.mean(), abs=0.008)
+
+
+def test_power_at_its_ends() -> None:
+    assert power_between(1.5, 0.001, 5) == pytest.approx(1.0, abs=1e-12)
     assert power_between(1.5, 0.1, 1) == 0.0
+    assert (power_between(1.5, 0.0, 5), power_between(1.0, 0.0, 5)) == (1.0, 0.0)
+
+
+def test_the_page_has_the_powers_of_the_test() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d.]+)% \|((?: [\d.]+% \|){6})$", page, re.MULTILINE)
+    assert len(rows) == 8
+    for spread, cells in rows:
+        shown, deviation = cells.split(" |")[:6], float(spread) / 100
+        chances = [power_between(1 + slower, deviation, 5, level=0.025) for slower in (0.03, 0.05, 0.1, 0.15)]
+        least = [smallest_slowdown(deviation, 5, threshold=each, level=0.025) or 0.0 for each in (0.05, 0.015)]
+        assert [each.strip() for each in shown] == [
+            *(f"{100 * each:.0f}%" for each in chances), *(f"{100 * each:.1f}%" for each in least)
+        ]  # fmt: skip
 
 
 def test_what_can_be_found_is_never_less_than_the_threshold() -> None:
