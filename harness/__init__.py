@@ -96,7 +96,7 @@ def check(
     Args:
         sentence: `attention=flash2 vs eager >= 2x`; `harness.judgement.sentence` has the grammar.
         workload: `file.py:build` (`harness.trial.custom`), a built-in model, or a `config.json`.
-        budget_seconds: for everything.
+        budget_seconds: for everything, but that the pilot runs whatever it is, and one round where three were to fit.
         sweep: `sequence_length=512..8192`: where else it holds.
         rounds: as many, whatever the budget; None: as many as fit, three to seven.
         store: keeps the trials.

@@ -137,7 +137,11 @@ def test_the_example_technique_does_what_it_says_and_shows_it() -> None:
     run.before_optimizer[0]()
     evidence = technique.evidence(cell, run)
 
+    nothing_done = technique.evidence(cell, run)
+
     assert gradient.abs().max() > 0
+    assert nothing_done is not None
+    assert (nothing_done.holds, nothing_done.reason) == (False, "no noise reached the gradients")
     assert evidence is not None
     assert evidence.holds
     assert evidence.facts["largest"] == pytest.approx(float(gradient.abs().max()))

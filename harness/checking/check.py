@@ -46,7 +46,7 @@ def check(
     Args:
         question: as `question.ask` gives it.
         store: keeps the trials; what it holds of the same question already is not run again.
-        budget_seconds: for everything, the pilot included.
+        budget_seconds: for everything, but that the pilot runs whatever it is, and one round where three were to fit.
         rounds: as many, whatever the budget; of an earlier check that has more, those.
         launcher: used and left open, where several checks follow each other; None: one of its own.
 
