@@ -291,7 +291,7 @@ def test_a_long_claim_is_whole_in_the_legend() -> None:
 def test_cells_that_differ_late_in_their_names_are_told_apart_in_figures(cells: tuple[str, ...]) -> None:
     """Both were `precision=bf16 attention=sdpa-cudnn compile=…`."""
     phases = {name: {"forward": 0.1, "backward": 0.2} for name in cells}
-    losses = {name: [3.0, 2.0, 1.0 + index] for index, name in enumerate(cells)}
+    losses = [curves.LossLine(name=name, losses=[3.0, 2.0, 1.0 + index], rounds=3) for index, name in enumerate(cells)]
     with style.look():
         bars_of = drawn(bars.height(cells), partial(bars.phases, cells=phases))
         labels = bars_of.axes[0].get_yticklabels()
@@ -300,7 +300,7 @@ def test_cells_that_differ_late_in_their_names_are_told_apart_in_figures(cells: 
         tops = [(each.get_window_extent().y0, each.get_window_extent().y1) for each in labels]
         assert all(upper[0] >= lower[1] for upper, lower in pairwise(tops)), "no name is written over the next"
         height = 4.1 + style.legend_inches(cells, 6.6)
-        curves_of = drawn(height, partial(curves.losses, curves=losses, baseline=cells[0], margins={}))
+        curves_of = drawn(height, partial(curves.losses, lines=losses, margin=None))
         assert [each.replace("\n", " ") for each in legend_of(curves_of)] == list(cells)
         assert within(curves_of, *curves_of.legends[0].get_texts())
         assert curves_of.axes[0].get_window_extent().height > 1.5 * curves_of.dpi, "the curves keep their room"

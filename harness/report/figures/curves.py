@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,25 @@ class Line:
     high: Sequence[float]
     dotted: bool = False
     """Not measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossLine:
+    """The losses of a cell by step, nats."""
+
+    name: str
+    losses: Sequence[float]
+    """Mean over `rounds`."""
+    rounds: int
+    gap: Sequence[float] = ()
+    """Minus the baseline's of the same round, mean over `gap_rounds`; empty for the baseline."""
+    gap_rounds: int = 0
+    note: str = ""
+    """What the legend says beside the name."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({self.note})" if self.note else self.name
 
 
 def sweep(
@@ -103,20 +122,20 @@ def _bands(axes: Axes, bands: Sequence[Band]) -> None:
     axes.set_ylim(bottom, top)
 
 
-def losses(
-    figure: Figure, curves: Mapping[str, Sequence[float]], baseline: str, *, margins: Mapping[str, float]
-) -> None:
-    """Above: the loss of each cell by step. Below: its distance from the baseline's, where a difference can be seen."""
+def losses(figure: Figure, lines: Sequence[LossLine], *, margin: float | None) -> None:
+    """Above: the loss of each cell by step. Below: its distance from the baseline's, where a difference can be seen.
+
+    Args:
+        figure: to draw into.
+        lines: the baseline first, which has no gap.
+        margin: of parity, where it is the same for all lines, nats.
+    """
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
-    reference = curves[baseline]
-    for index, (name, values) in enumerate(curves.items()):
+    for index, line in enumerate(lines):
         look = {"color": style.colour(index), "linestyle": style.line(index), "linewidth": 1.5}
-        upper.plot(range(1, len(values) + 1), values, label=name, **look)
-        if name != baseline:
-            gap = [value - other for value, other in zip(values, reference, strict=False)]
-            lower.plot(range(1, len(gap) + 1), gap, **look)
-    margin = max(margins.values(), default=0.0)
-    if margin > 0:
+        upper.plot(range(1, len(line.losses) + 1), line.losses, label=line.label, **look)
+        lower.plot(range(1, len(line.gap) + 1), line.gap, **look)
+    if margin:
         lower.axhspan(-margin, margin, color=style.BANDS[0], alpha=0.18, linewidth=0, label="margin of parity")
         lower.legend(loc="best")
     lower.axhline(0, color=style.MUTED, linewidth=0.9)
