@@ -99,7 +99,10 @@ def in_time(phases: Iterable[str]) -> list[str]:
 
 
 def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
-    """Each technique's own step from the stack before it to the stack with it; hollow where it is not certain."""
+    """Each technique's own step from the stack before it to the stack with it; hollow where it is not certain.
+
+    What is reached stands at that end of the bar.
+    """
     axes = figure.subplots()
     before = 1.0
     for row, step in enumerate(steps):
@@ -117,11 +120,13 @@ def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
             linewidth=0.6 if step.certain else 1.0,
         )
         axes.plot([before, before], [row - 0.7, row + 0.31], color=style.MUTED, linewidth=0.9)
+        left = value < before
         axes.annotate(
             f"{value:.2f}x",
-            (max(value, before), row),
-            xytext=(4, 0),
+            (value, row),
+            xytext=(-4 if left else 4, 0),
             textcoords="offset points",
+            ha="right" if left else "left",
             va="center",
             fontsize=8.5,
         )
@@ -131,6 +136,7 @@ def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
         range(len(steps)), [style.wrap(f"+ {step.name}" if index else step.name) for index, step in enumerate(steps)]
     )
     axes.invert_yaxis()
+    axes.use_sticky_edges = False  # else there is no room for a number at the outermost bar
     axes.margins(x=0.16)
     style.widen(axes, "x")
     what = "tokens/s" if unit == "speed" else "peak reserved memory"

@@ -37,7 +37,7 @@ class Line:
     low: Sequence[float]
     high: Sequence[float]
     dotted: bool = False
-    """Not measured."""
+    """Not measured but for the first point, which stands on another line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +93,11 @@ def _line(axes: Axes, index: int, line: Line) -> None:
     seaborn.lineplot(
         x=list(line.xs), y=list(line.ys), ax=axes, label=line.name, color=colour, marker=style.marker(index),
         linestyle=(0, (1, 1.6)) if line.dotted else style.line(index), errorbar=None, markeredgecolor=style.PAPER,
+        markevery=slice(1, None) if line.dotted else None,  # it begins where another line has measured
     )  # fmt: skip
-    below = [y - low for y, low in zip(line.ys, line.low, strict=True)]
-    above = [high - y for y, high in zip(line.ys, line.high, strict=True)]
-    axes.errorbar(line.xs, line.ys, yerr=[below, above], fmt="none", ecolor=colour, elinewidth=1.2, capsize=2.5)
+    for x, y, low, high in zip(line.xs, line.ys, line.low, line.high, strict=True):
+        if low < high:
+            axes.errorbar(x, y, yerr=[[y - low], [high - y]], fmt="none", ecolor=colour, elinewidth=1.2, capsize=2.5)
 
 
 def _neutral(axes: Axes, neutral: float | None) -> None:
