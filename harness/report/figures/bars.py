@@ -61,7 +61,7 @@ def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
             linewidth=0.6,
         )
     axes.set(xlabel="peak memory (GiB)")
-    _rows(axes, list(cells))
+    named_rows(axes, list(cells))
     style.legend(figure, axes)
 
 
@@ -170,7 +170,7 @@ def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
             label="measured together" if row == 0 else None,
             zorder=4,
         )
-    _rows(axes, [dot.name for dot, _ in rows])
+    named_rows(axes, [dot.name for dot, _ in rows])
     axes.set(xlabel="tokens/s, multiple of the baseline")
     style.widen(axes, "x")
     style.legend(figure, axes)
@@ -202,7 +202,7 @@ def dots(
         )
     if percent:
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    _rows(axes, [dot.name for dot in values])
+    named_rows(axes, [dot.name for dot in values])
     axes.set(xlabel=x_label)
     style.legend(figure, axes)
 
@@ -214,7 +214,8 @@ def height(names: Sequence[str], *, each: float = 0.3, rest: float = 1.2) -> flo
     return rest + (max(each, 0.06 + style.LINE_INCHES * most) if most > 1 else each) * max(len(names), 2)
 
 
-def _rows(axes: Axes, names: Sequence[str]) -> None:
+def named_rows(axes: Axes, names: Sequence[str]) -> None:
+    """A name beside each row, the first at the top."""
     axes.set_yticks(range(len(names)), [style.wrap(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     _horizontal(axes)
