@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from harness.judgement.judged import BlockResult, Verdict
+from harness.judgement.judged import BlockResult, Interval, Verdict
 from harness.judgement.pairs import device_count
+from harness.judgement.words import is_wide
 from harness.report import formats
 from harness.report.figures import bars, curves, style
 from harness.report.figures.gallery import Gallery, Picture
@@ -45,7 +46,9 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
         neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
     )  # fmt: skip
     where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
-    intervals = ", with 95% intervals" if sweep.metric.statistic.has_interval else ""
+    points = [point for curve in shown for point in curve.points]
+    wide = any(is_wide(sweep.metric, Interval(value=each.value, low=each.low, high=each.high)) for each in points)
+    intervals = ", with 95% intervals" if wide else ""
     caption = f"{names}: {sweep.metric.meaning}, by {where}{intervals}; claimed range as a band."
     if beyond:
         caption += " Dotted: extrapolated by the form that fits best."
