@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -65,6 +66,11 @@ class Metric:
     uses_view: bool = False
     untimed: bool = False
     """It holds of trials as well whose timing is in doubt."""
+
+    @property
+    def is_peak(self) -> bool:
+        """Of memory at its fullest, which a trial that runs out of it does not show."""
+        return self.uses_view or _of_a_peak(self.name)
 
     @property
     def subject(self) -> str:
@@ -207,15 +213,21 @@ def metric_named(name: str) -> Metric:
 def _figure_metric(prefix: str, figure: str) -> Metric:
     shown = figure.replace("_", " ").replace(".", " ")
     quantity = q.figure(figure)
+    peak = _of_a_peak(figure)
     if prefix == "figure":
         unit = next((unit for suffix, unit in _UNITS.items() if figure.endswith(suffix)), "")
         return Metric(name=f"figure:{figure}", meaning=shown, unit=unit, more_is_better=None, quantity=quantity,
-                      statistic=Statistic.LEVEL, gated=False)  # fmt: skip
+                      statistic=Statistic.WORST if peak else Statistic.LEVEL, gated=False)  # fmt: skip
     shape = {"figure_ratio": Shape.RATIO, "figure_inverse": Shape.INVERSE, "figure_saved": Shape.SAVED}[prefix]
     words = {Shape.RATIO: "cell over baseline", Shape.INVERSE: "baseline over cell", Shape.SAVED: "share saved"}[shape]
     return Metric(name=f"{prefix}:{figure}", meaning=f"{shown}, {words}", unit="share" if shape is Shape.SAVED else "x",
-                  more_is_better=_direction(figure, shape), quantity=quantity, statistic=Statistic.PAIRED,
-                  shape=shape)  # fmt: skip
+                  more_is_better=_direction(figure, shape), quantity=quantity,
+                  statistic=Statistic.MAXIMUM if peak else Statistic.PAIRED, shape=shape)  # fmt: skip
+
+
+def _of_a_peak(figure: str) -> bool:
+    """Whether a kind's own figure is peak memory (`layer_peak_bytes`), and judged as all peaks are."""
+    return figure.endswith("_bytes") and "peak" in re.split(r"[._:]", figure)
 
 
 def _direction(figure: str, shape: Shape) -> bool | None:

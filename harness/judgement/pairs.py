@@ -116,7 +116,7 @@ def _maximum(metric: Metric, cell: Sequence[Record], baseline: Sequence[Record],
 def _overflowed(metric: Metric, *arms: Sequence[Record]) -> str:
     """`precision=bf16 ran out of memory in 4 of 5 rounds`; empty where none did, or where the metric is no peak."""
     parts = []
-    for trials in arms if metric.uses_view else ():
+    for trials in arms if metric.is_peak else ():
         count = sum(trial.outcome is Outcome.OOM for trial in trials)
         parts += [f"{trials[0].arm} ran out of memory in {count} of {rounds(len(trials))}"] if count else []
     return " and ".join(parts)

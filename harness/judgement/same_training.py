@@ -27,14 +27,14 @@ def parity_at(site: Site) -> Parity:
         reason = f"of {site.baseline.name}, which it is compared with: {site.baseline.parity.reason}"
         return replace(site.baseline.parity, reason=reason)
     control, plain = (arm.trials if arm else () for arm in (site.block.control, site.block.baseline))
-    alone = replace(of_the_baseline(site.baseline.trials, ()), control=_curves(control, plain))
+    alone = replace(of_the_baseline(site.baseline.trials, ()), control=loss_curves(control, plain))
     return parity_with(site.arm.trials, site.arm.cell, site.baseline.trials, site.baseline.cell, alone)
 
 
 def of_the_baseline(baseline: Sequence[Record], control: Sequence[Record]) -> LossPairs:
     """What the losses of a baseline do by themselves: from seed to seed, and when it is run twice."""
     curves = [trial.losses for trial in baseline if trial.outcome is Outcome.OK and trial.losses]
-    return LossPairs(pairs=(), control=_curves(control, baseline), seed_gap=seed_gap(curves))
+    return LossPairs(pairs=(), control=loss_curves(control, baseline), seed_gap=seed_gap(curves))
 
 
 def parity_with(trials: Sequence[Record], cell: Mapping[str, Setting], other: Sequence[Record],
@@ -52,9 +52,10 @@ def parity_with(trials: Sequence[Record], cell: Mapping[str, Setting], other: Se
     good = [trial for trial in trials if trial.outcome is Outcome.OK]
     if not good:
         return Parity(word="not checked: no trial is ok", holds=None)
-    return judge_parity(cell, baseline, computed(trials), replace(alone, pairs=_curves(good, other)))
+    return judge_parity(cell, baseline, computed(trials), replace(alone, pairs=loss_curves(good, other)))
 
 
-def _curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:
+def loss_curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:
+    """(arm, other) of each round in which both are ok and have losses."""
     pairs, _ = matched(arm, plain)
     return tuple((one.losses, other.losses) for one, other in pairs if one.losses and other.losses)

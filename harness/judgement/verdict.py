@@ -21,7 +21,7 @@ from harness.judgement.judged import Interval, Word
 from harness.judgement.metrics import Metric, Shape, Statistic
 from harness.judgement.pairs import Measured
 from harness.judgement.stats import CHANCE, MOST_ROUNDS, rounds_to_settle
-from harness.judgement.words import claimed_range, number, same, span
+from harness.judgement.words import claimed_range, is_wide, number, same, span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +137,7 @@ def _needed(metric: Metric, found: Measured, low: float | None, high: float | No
 
 def _sentence(word: Word, claim: Claim, metric: Metric, interval: Interval, needed: int | None) -> str:
     shown = span(metric, interval, claim.bounds)
-    single = interval.low is None or interval.low == interval.high
-    what = shown if single else f"the whole interval {shown}"
+    what = f"the whole interval {shown}" if is_wide(metric, interval, claim.bounds) else shown
     wanted = claimed_range(metric, claim)
     low, high = claim.bounds
     if word is Word.CONFIRMED:

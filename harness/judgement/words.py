@@ -98,10 +98,7 @@ def label(name: str) -> str:
 
 def _beside(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
     """The interval after its value; nothing where there is none, or one too narrow to show."""
-    if interval.low is None or interval.high is None:
-        return ""
-    ends = {number(metric, each, bounds) for each in (interval.value, interval.low, interval.high)}
-    return "" if len(ends) == 1 else f" {span(metric, interval, bounds)}"
+    return f" {span(metric, interval, bounds)}" if is_wide(metric, interval, bounds) else ""
 
 
 def _by_trial(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
@@ -114,9 +111,16 @@ def _by_trial(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
     return f" ({number(metric, lowest, bounds)} to {number(metric, highest, bounds)} by trial)"
 
 
+def is_wide(metric: Metric, interval: Interval, bounds: Bounds = ()) -> bool:
+    """Whether there is an interval, and one that is wider than what is printed of it."""
+    ends = (interval.value, interval.low, interval.high)
+    return len({number(metric, each, bounds) for each in ends if each is not None}) > 1
+
+
 def span(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
+    """`[1.46x, 1.50x]`; the value alone where there is no interval, or one too narrow to show."""
     low, high = interval.low, interval.high
-    if low is None or high is None:
+    if low is None or high is None or not is_wide(metric, interval, bounds):
         return number(metric, interval.value, bounds)
     return f"[{number(metric, low, bounds)}, {number(metric, high, bounds)}]"
 

@@ -15,7 +15,8 @@ from harness.judgement.site import IN_SMOKE
 from harness.report import formats, proof, tables
 from harness.report.details import Detail, details
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.pictures import Bounds, losses_picture, sweep_picture
+from harness.report.losses import losses_picture
+from harness.report.pictures import Bounds, sweep_picture
 from harness.report.rangeplot import range_plot
 from harness.report.sweeps import Sweep, sweeps_of
 from harness.report.verdicts import LOOKS, Look, rank

@@ -12,7 +12,7 @@ from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import changes, dot, faster, figure_name, timed_baseline_of
+from harness.report.measure import changes, dot, faster, figure_name, has_intervals, timed_baseline_of
 from harness.report.part import Part
 from harness.report.tables import Table, interval, titled
 
@@ -113,7 +113,8 @@ def _picture(whole: Whole, gallery: Gallery) -> Picture | None:
         return None
     label = "tokens/s of the whole stack over those without the piece"
     drawing = partial(bars.dots, values=dots, lines=[("", 1.0)], x_label=label)
-    caption = f"Study {whole.title}: what each piece is worth to the whole stack, with 95% intervals."
+    caption = f"Study {whole.title}: what each piece is worth to the whole stack"
+    caption += ", with 95% intervals." if has_intervals(dots) else "."
     size = (6.6, bars.height([each.name for each in dots]))
     return gallery.draw(figure_name("less-one", whole.block), caption, drawing, size=size)
 

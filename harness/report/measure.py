@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.judgement.judged import ArmResult, BlockResult, Interval
@@ -40,6 +40,11 @@ def dot(name: str, found: Interval, *, marked: bool = False) -> bars.Dot:
     """A value with its interval, for a figure."""
     low, high = found.low or found.value, found.high or found.value
     return bars.Dot(name=name, value=found.value, low=low, high=high, marked=marked)
+
+
+def has_intervals(dots: Iterable[bars.Dot]) -> bool:
+    """Whether any of them has an interval that can be seen: a single round has none."""
+    return any(each.low < each.high for each in dots)
 
 
 def figure_name(kind: str, block: BlockResult) -> str:

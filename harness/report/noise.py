@@ -11,14 +11,16 @@ from harness.judgement.judged import BlockResult, Interval
 from harness.judgement.stats import LEVEL, offset_shown
 from harness.report import formats
 from harness.report.csvs import Row
-from harness.report.figures import bars
+from harness.report.figures import bars, controls
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import dot
+from harness.report.measure import dot, has_intervals
 from harness.report.part import Part
 from harness.report.tables import Table, interval, place_of
 
 #: Controls in the figure, and four times as many in the table; `tables/noise.csv` has all.
 MOST_DOTS = 28
+#: Of the intervals in the figure, the share that its axis holds whole; and how far from 1 it goes at least.
+HELD, LEAST_REACH = 0.9, 1.05
 #: A control that could not have shown an offset of this share clears nothing.
 COARSE = 0.05
 #: A block with its A/A control.
@@ -48,11 +50,20 @@ def _picture(floors: Sequence[Floor], gallery: Gallery) -> Picture | None:
     widest = sorted(floors, key=lambda each: -abs(each[1].value - 1))[:MOST_DOTS]
     dots = [dot(place_of(block), floor, marked=block.suspect or block.control_differs) for block, floor in widest]
     shown = f"the {len(dots)} furthest from 1 of {len(floors)}" if len(floors) > len(dots) else "all studies"
-    drawing = partial(bars.dots, values=dots, x_label="A/A control ÷ baseline, 95% interval", lines=[("", 1.0)])
+    reach = reach_of(dots)
+    label = f"A/A control ÷ baseline{', 95% interval' if has_intervals(dots) else ''}"
+    drawing = partial(controls.controls, values=dots, x_label=label, reach=reach)
     size = (6.6, bars.height([dot.name for dot in dots], each=0.26, rest=0.8))
-    return gallery.draw(
-        "noise-floor", f"A/A controls, {shown}; diamonds are suspect, or stand out by themselves.", drawing, size=size
-    )
+    caption = f"A/A controls, {shown}; diamonds are suspect, or stand out by themselves. The axis is logarithmic"
+    beyond = any(dot.low < 1 / reach or dot.high > reach for dot in dots)
+    caption += "; an arrow goes on beyond it, to the number beside it." if beyond else "."
+    return gallery.draw("noise-floor", caption, drawing, size=size)
+
+
+def reach_of(dots: Sequence[bars.Dot]) -> float:
+    """How far from 1 the axis goes: it holds nine tenths of the intervals whole, so that a wide one flattens none."""
+    furthest = sorted(max(math.log(dot.high), -math.log(dot.low)) for dot in dots)
+    return max(math.exp(furthest[math.ceil(HELD * len(dots)) - 1]) * 1.01, LEAST_REACH)
 
 
 def _sentences(floors: Sequence[Floor]) -> tuple[str, ...]:

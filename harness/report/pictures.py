@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from statistics import fmean
 
-from harness.judgement.judged import ArmResult, BlockResult, Verdict
+from harness.judgement.judged import BlockResult, Interval, Verdict
 from harness.judgement.pairs import device_count
+from harness.judgement.words import is_wide
 from harness.report import formats
 from harness.report.figures import bars, curves, style
 from harness.report.figures.gallery import Gallery, Picture
-from harness.report.measure import figure_name
 from harness.report.sweeps import Sweep
 
 #: More lines than this on one figure tell nothing.
@@ -47,7 +46,9 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
         neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
     )  # fmt: skip
     where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
-    intervals = ", with 95% intervals" if sweep.metric.statistic.has_interval else ""
+    points = [point for curve in shown for point in curve.points]
+    wide = any(is_wide(sweep.metric, Interval(value=each.value, low=each.low, high=each.high)) for each in points)
+    intervals = ", with 95% intervals" if wide else ""
     caption = f"{names}: {sweep.metric.meaning}, by {where}{intervals}; claimed range as a band."
     if beyond:
         caption += " Dotted: extrapolated by the form that fits best."
@@ -69,21 +70,6 @@ def extrapolated(verdict: Verdict, sweep: Sweep) -> list[curves.Line]:
         return []
     xs, ys = [last.x, *more], [last.value, *more.values()]
     return [curves.Line(name="extrapolated", xs=xs, ys=ys, low=ys, high=ys, dotted=True)]
-
-
-def losses_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
-    """Loss curves of a block over each other, mean over its rounds."""
-    baseline = block.baseline
-    shown = [arm for arm in block.arms if arm.role != "control"][:MOST_LINES]
-    means = {arm.name: values for arm in shown if (values := mean_losses(arm))}
-    if baseline is None or baseline.name not in means or len(means) < 2:
-        return None
-    margins = {arm.name: arm.parity.margin for arm in shown if arm.parity.margin is not None}
-    drawing = partial(curves.losses, curves=means, baseline=baseline.name, margins=margins)
-    place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
-    caption = f"Loss curves of study {block.study}{place}, mean over rounds; below, the distance from the baseline."
-    size = (WIDTH, 4.1 + style.legend_inches(list(means), WIDTH))
-    return gallery.draw(figure_name("losses", block), caption, drawing, size=size)
 
 
 def phases_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
@@ -116,11 +102,3 @@ def _on_fullest(block: BlockResult) -> str:
     """Of several devices one speaks for all."""
     several = any(device_count(arm.cell) > 1 for arm in block.arms)
     return ", on the fullest device" if several else ""
-
-
-def mean_losses(arm: ArmResult) -> list[float]:
-    """Loss by step, mean over the trials that reached the step."""
-    runs = [record.losses for record in arm.trials if record.outcome == "ok" and record.losses]
-    if not runs:
-        return []
-    return [fmean(run[step] for run in runs if step < len(run)) for step in range(min(len(run) for run in runs))]

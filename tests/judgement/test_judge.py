@@ -529,6 +529,31 @@ def test_memory_is_judged_on_the_maximum_without_an_interval() -> None:
     assert found.value == pytest.approx(0.4, abs=0.002)
 
 
+def layers(*peaks: float | None) -> list[Record]:
+    """Peaks of a layer by round, where the baseline's is 4; None ran out of memory."""
+    records = make_records([study()], rounds=len(peaks))
+    here = {"baseline": (4.0,) * len(peaks), "precision=bf16": peaks}
+    found = []
+    for each in records:
+        peak = here.get(each.arm, here["baseline"])[each.round - 1]
+        figures = {} if peak is None else {"layer_peak_bytes": peak * 2**20}
+        found.append(replace(each, figures=figures, outcome=Outcome.OOM if peak is None else each.outcome))
+    return found
+
+
+def test_the_peak_of_a_layer_is_judged_as_all_peaks_are() -> None:
+    """It was a ratio of times: `[3.96x, 3.96x] lies below 7.22x`, and of two rounds `too few`."""
+    fewer = make_claim(metric="figure_inverse:layer_peak_bytes", range=[3, 5])
+    found = verdict_on(fewer, layers(1.0, 1.0))
+    assert (found.word, found.measured, found.interval) == (Word.CONFIRMED, "4.00x", None)
+    assert verdict_on(fewer, layers(1.0, 0.8, 1.0)).measured == "4.00x (4.00x to 5.00x by trial)"
+    spilled = verdict_on(fewer, layers(1.0, 1.0, None))
+    assert spilled.word is Word.INCONCLUSIVE
+    assert spilled.reason.startswith("precision=bf16 ran out of memory in 1 of 3 rounds")
+    largest = verdict_on(make_claim(metric="figure:layer_peak_bytes", range=None, form="statement"), layers(1.0, 0.5))
+    assert largest.measured == "layer peak bytes 1.00 MiB (baseline 4.00 MiB)"
+
+
 @pytest.mark.parametrize(("arm", "bounds"), [("precision=bf16", [0.3, 0.5]), ("baseline", [0.3, None])])
 def test_a_peak_of_rounds_that_fitted_is_no_peak(arm: str, bounds: list[float | None]) -> None:
     """One round of five ran out of memory: the arm needs more than the others showed."""

@@ -99,6 +99,16 @@ def test_memory_has_no_interval_and_speed_has_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("metric", "statistic"),
+    [("figure_inverse:layer_peak_bytes", Statistic.MAXIMUM), ("figure_saved:peak_loader_bytes", Statistic.MAXIMUM),
+     ("figure:layer_peak_bytes", Statistic.WORST), ("figure:allocated_growth_bytes", Statistic.LEVEL),
+     ("figure_ratio:peak_seconds", Statistic.PAIRED), ("figure_ratio:unspeakable_bytes", Statistic.PAIRED)],
+)  # fmt: skip
+def test_a_kinds_own_peak_is_a_maximum_as_other_peaks_are(metric: str, statistic: Statistic) -> None:
+    assert metric_named(metric).statistic is statistic
+
+
+@pytest.mark.parametrize(
     ("metric", "better"),
     [("figure_ratio:tokens_per_second", True), ("figure_ratio:step_seconds", False),
      ("figure_inverse:step_seconds", True), ("figure_saved:peak_bytes", True), ("figure_ratio:ppl", None)],

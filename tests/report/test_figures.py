@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import combinations, pairwise
+from operator import mul, truediv
 from pathlib import Path
 
 import psutil
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -180,6 +183,61 @@ def test_a_piece_of_a_stack_that_is_not_certain_is_a_hollow_bar() -> None:
     assert to_hex(figure.axes[0].patches[2].get_edgecolor()) == style.SERIES[0].lower()
 
 
+@pytest.mark.parametrize(("reached", "at", "side"), [(2.0, 2.0, "left"), (0.5, 0.5, "right"), (1.0, 1.0, "left")])
+def test_what_a_stack_has_reached_is_written_where_the_bar_ends(reached: float, at: float, side: str) -> None:
+    """Of a bar that went left, from 1.87 to 1.12, "1.12x" stood at 1.87."""
+    figure = Figure(figsize=(6, 3))
+    bars.waterfall(figure, [bars.Step(name="baseline", value=1.0), bars.Step(name="a", value=reached)], unit="memory")
+    label = figure.axes[0].texts[1]
+    assert (label.get_text(), label.xy, label.get_ha()) == (f"{reached:.2f}x", (at, 1), side)
+    assert (label.xyann[0] < 0) is (side == "right")
+
+
+def test_numbers_of_a_stack_stand_inside_the_figure() -> None:
+    """`1.87x` stood beyond the right edge; `1.09x`, a little below the bar before it, over the names at the left."""
+    reached = {"baseline": 1.0, "batch_size=64": 1.1, "workers=8": 1.09, "compile=default": 3.14, "full": 2.69}
+    steps = [bars.Step(name=name, value=value) for name, value in reached.items()]
+    with style.look():
+        figure = drawn(bars.height(["a"] * 5), partial(bars.waterfall, steps=steps, unit="speed"))
+        (axes,) = figure.axes
+        inside = axes.get_window_extent()
+        boxes = [text.get_window_extent() for text in axes.texts]
+        assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 for box in boxes)
+
+
+def lab(colour: str) -> tuple[float, ...]:
+    """CIELAB at D65, in which one unit is about what an eye can just tell apart."""
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in to_rgb(colour)]
+    weights = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+    xyz = [sum(map(mul, row, linear)) for row in weights]
+    x, y, z = (each ** (1 / 3) if each > 0.008856 else 7.787 * each + 16 / 116
+               for each in map(truediv, xyz, (0.95047, 1.0, 1.08883)))  # fmt: skip
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def palettes() -> list[list[str]]:
+    """The colours of the series in the page's style sheet: light, dark and printed."""
+    sheet = (ROOT / "harness/report/templates/report.css").read_text(encoding="utf-8")
+    found = re.findall(r"--c(\d): (#\w{6})", sheet)
+    return [[colour for _, colour in found[start : start + 8]] for start in range(0, len(found), 8)]
+
+
+def test_colours_of_series_are_told_apart_on_light_and_on_dark_pages() -> None:
+    """The eighth was a second blue: `tuned-gpt2` looked like `checkpointing`, circles both."""
+    light, dark, printed = palettes()
+    assert light == printed == list(style.SERIES)
+    for palette in (light, dark):
+        assert min(math.dist(lab(one), lab(other)) for one, other in combinations(palette, 2)) > 25
+
+
+def test_no_two_of_sixteen_series_have_colour_and_sign_alike() -> None:
+    looks = [(style.colour(index), style.marker(index)) for index in range(16)]
+    lines = [(style.colour(index), style.line(index)) for index in range(16)]
+    assert len(set(looks)) == len(set(lines)) == 16
+    for eight in (looks[:8], looks[8:], lines[:8], lines[8:]):
+        assert len({colour for colour, _ in eight}) == len({sign for _, sign in eight}) == 8
+
+
 def test_a_thousandth_does_not_fill_a_figure() -> None:
     """A stack whose memory rose by 0.014% in one piece was a full hatched bar over an axis from 0 to 0.00016 "+1"."""
     steps = [bars.Step(name=name, value=value) for name, value in
@@ -242,6 +300,18 @@ def test_a_limit_goes_on_from_the_last_measured_point(measured: list[float], bey
     assert extrapolated(verdict, twice) == [], "which of two is not known"
 
 
+def test_what_is_extrapolated_has_no_sign_where_it_was_measured() -> None:
+    """Four devices were measured, and looked like a point of the dotted line."""
+    measured = curves.Line(name="zero=1", xs=[1, 2, 4], ys=[1.0, 1.8, 2.6], low=[1.0, 1.8, 2.6], high=[1.0, 1.8, 2.6])
+    beyond = curves.Line(name="extrapolated", xs=[4, 8], ys=[2.6, 3.0], low=[2.6, 3.0], high=[2.6, 3.0], dotted=True)
+    figure = Figure()
+    curves.sweep(figure, [measured, beyond], [], x_label="devices", y_label="y", neutral=None, percent=False)
+    first, second = figure.axes[0].lines[:2]
+    assert (first.get_markevery(), second.get_markevery()) == (None, slice(1, None))
+    assert list(second.get_xdata()) == [4, 8], "the line itself begins there"
+    assert len(figure.axes[0].containers) == 0, "no whiskers without an interval"
+
+
 def swept(measured: list[float], axis: str = "devices") -> Sweep:
     points = tuple(Point(x=devices, value=devices / 2, low=None, high=None) for devices in measured)
     return Sweep(
@@ -291,7 +361,7 @@ def test_a_long_claim_is_whole_in_the_legend() -> None:
 def test_cells_that_differ_late_in_their_names_are_told_apart_in_figures(cells: tuple[str, ...]) -> None:
     """Both were `precision=bf16 attention=sdpa-cudnn compile=…`."""
     phases = {name: {"forward": 0.1, "backward": 0.2} for name in cells}
-    losses = {name: [3.0, 2.0, 1.0 + index] for index, name in enumerate(cells)}
+    losses = [curves.LossLine(name=name, losses=[3.0, 2.0, 1.0 + index], rounds=3) for index, name in enumerate(cells)]
     with style.look():
         bars_of = drawn(bars.height(cells), partial(bars.phases, cells=phases))
         labels = bars_of.axes[0].get_yticklabels()
@@ -300,7 +370,7 @@ def test_cells_that_differ_late_in_their_names_are_told_apart_in_figures(cells: 
         tops = [(each.get_window_extent().y0, each.get_window_extent().y1) for each in labels]
         assert all(upper[0] >= lower[1] for upper, lower in pairwise(tops)), "no name is written over the next"
         height = 4.1 + style.legend_inches(cells, 6.6)
-        curves_of = drawn(height, partial(curves.losses, curves=losses, baseline=cells[0], margins={}))
+        curves_of = drawn(height, partial(curves.losses, lines=losses, margin=None))
         assert [each.replace("\n", " ") for each in legend_of(curves_of)] == list(cells)
         assert within(curves_of, *curves_of.legends[0].get_texts())
         assert curves_of.axes[0].get_window_extent().height > 1.5 * curves_of.dpi, "the curves keep their room"

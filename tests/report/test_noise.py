@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from harness.judgement.compare import compare
 from harness.judgement.judged import BlockResult
+from harness.report.figures import bars, controls
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
-from harness.report.noise import noise_part
+from harness.report.noise import noise_part, reach_of
 from harness.report.part import Part
 from harness.report.tables import notes
 from harness.results.record import Record
@@ -106,3 +109,53 @@ def test_a_control_that_fails_parity_is_told_beside_the_verdicts_of_its_block(st
     blocks: Sequence[BlockResult] = compare(strayed).blocks
     assert any("control" in note and "fails parity: the losses lie 0.037" in note for note in notes(blocks))
     assert "control fails parity" not in verdict_on(make_claim(), make_records([precision()])).reason
+
+
+WIDE = [
+    ("fine", 1.001, 0.999, 1.003),
+    *((f"s-{place}", 1.0, 0.95, 1.06) for place in range(8)),
+    ("wide", 1.3, 0.5, 3.7),
+]
+
+
+def drawn(dots: Sequence[bars.Dot], reach: float) -> Axes:
+    figure = Figure(figsize=(6.6, 4))
+    controls.controls(figure, dots, x_label="x", reach=reach)
+    (axes,) = figure.axes
+    return axes
+
+
+def test_one_wide_control_does_not_flatten_the_others() -> None:
+    """An axis up to 3.74 showed intervals of 1% no wider than their signs."""
+    dots = [bars.Dot(name=name, value=value, low=low, high=high) for name, value, low, high in WIDE]
+    assert reach_of(dots) == pytest.approx(1.06 * 1.01), "nine tenths of ten intervals are nine"
+    axes = drawn(dots, reach_of(dots))
+    assert (axes.get_xscale(), axes.get_xlim()) == ("log", pytest.approx((1 / 1.0706, 1.0706)))
+    assert [text.get_text() for text in axes.texts] == ["0.50", "3.70"]
+    arrows = {line.get_marker() for line in axes.lines if list(line.get_ydata()) == [9]}
+    assert {"<", ">"} <= arrows
+    assert "o" not in arrows, "its middle lies beyond the axis as well"
+
+
+def test_an_axis_goes_five_per_cent_each_way_however_quiet_the_machine() -> None:
+    dots = [bars.Dot(name="still", value=1.0, low=0.9999, high=1.0001)]
+    assert reach_of(dots) == 1.05
+    assert len(drawn(dots, 1.05).texts) == 0, "no arrow"
+
+
+@pytest.mark.parametrize(
+    ("reach", "shown"),
+    [(1.05, [0.96, 0.98, 1.0, 1.02, 1.04]), (1.53, [0.8, 1.0, 1.2, 1.4]), (40.0, [1.0, 11.0, 21.0, 31.0])],
+)
+def test_the_axis_has_round_numbers_on_it(reach: float, shown: list[float]) -> None:
+    assert controls.ticks(reach) == shown
+
+
+@pytest.mark.parametrize(("rounds", "said"), [(1, False), (3, True)])
+def test_an_interval_is_spoken_of_where_there_is_one(rounds: int, said: bool, tmp_path: Path) -> None:
+    blocks = compare(with_control("fine", (0.99, 1.0, 1.01)[:rounds])).blocks
+    studio = Studio()
+    (picture,) = noise_part(blocks, Gallery(folder=tmp_path, studio=studio)).pictures
+    (svg,) = studio.finish()
+    assert ("95% interval" in svg) is said
+    assert "The axis is logarithmic" in picture.caption

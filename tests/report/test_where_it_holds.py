@@ -173,6 +173,19 @@ def test_only_figures_that_have_intervals_are_said_to_show_them(metric: str, has
     assert ("[95% interval]" in points.table.columns[1]) is has
 
 
+@pytest.mark.parametrize(("spread", "rounds", "said"), [(0.0, 3, False), (0.01, 1, False), (0.01, 3, True)])
+def test_intervals_that_cannot_be_seen_are_not_spoken_of(
+    spread: float, rounds: int, said: bool, tmp_path: Path
+) -> None:
+    """`with 95% intervals` stood below a curve whose rounds were alike to the byte, and below one of a single round."""
+    it = make_claim(range=[0.1, 1.3])
+    judged = judge(make_records([SWEPT], rounds=rounds, spread=spread, step_spread=0.0), make_claims(it))
+    (sweep,) = sweeps_of(it, SPEEDUP, judged.blocks)
+    picture = sweep_picture([(judged.verdicts[0], it.bounds)], sweep, Gallery(folder=tmp_path, studio=Studio()))
+    assert picture is not None
+    assert ("with 95% intervals" in picture.caption) is said
+
+
 def test_points_of_words_are_no_line() -> None:
     assert families([replace_sweep("a"), replace_sweep("b")]) == ()
 

@@ -61,7 +61,7 @@ def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
             linewidth=0.6,
         )
     axes.set(xlabel="peak memory (GiB)")
-    _rows(axes, list(cells))
+    named_rows(axes, list(cells))
     style.legend(figure, axes)
 
 
@@ -99,7 +99,10 @@ def in_time(phases: Iterable[str]) -> list[str]:
 
 
 def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
-    """Each technique's own step from the stack before it to the stack with it; hollow where it is not certain."""
+    """Each technique's own step from the stack before it to the stack with it; hollow where it is not certain.
+
+    What is reached stands at that end of the bar.
+    """
     axes = figure.subplots()
     before = 1.0
     for row, step in enumerate(steps):
@@ -117,11 +120,13 @@ def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
             linewidth=0.6 if step.certain else 1.0,
         )
         axes.plot([before, before], [row - 0.7, row + 0.31], color=style.MUTED, linewidth=0.9)
+        left = value < before
         axes.annotate(
             f"{value:.2f}x",
-            (max(value, before), row),
-            xytext=(4, 0),
+            (value, row),
+            xytext=(-4 if left else 4, 0),
             textcoords="offset points",
+            ha="right" if left else "left",
             va="center",
             fontsize=8.5,
         )
@@ -131,6 +136,7 @@ def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
         range(len(steps)), [style.wrap(f"+ {step.name}" if index else step.name) for index, step in enumerate(steps)]
     )
     axes.invert_yaxis()
+    axes.use_sticky_edges = False  # else there is no room for a number at the outermost bar
     axes.margins(x=0.16)
     style.widen(axes, "x")
     what = "tokens/s" if unit == "speed" else "peak reserved memory"
@@ -164,7 +170,7 @@ def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
             label="measured together" if row == 0 else None,
             zorder=4,
         )
-    _rows(axes, [dot.name for dot, _ in rows])
+    named_rows(axes, [dot.name for dot, _ in rows])
     axes.set(xlabel="tokens/s, multiple of the baseline")
     style.widen(axes, "x")
     style.legend(figure, axes)
@@ -196,7 +202,7 @@ def dots(
         )
     if percent:
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    _rows(axes, [dot.name for dot in values])
+    named_rows(axes, [dot.name for dot in values])
     axes.set(xlabel=x_label)
     style.legend(figure, axes)
 
@@ -208,7 +214,8 @@ def height(names: Sequence[str], *, each: float = 0.3, rest: float = 1.2) -> flo
     return rest + (max(each, 0.06 + style.LINE_INCHES * most) if most > 1 else each) * max(len(names), 2)
 
 
-def _rows(axes: Axes, names: Sequence[str]) -> None:
+def named_rows(axes: Axes, names: Sequence[str]) -> None:
+    """A name beside each row, the first at the top."""
     axes.set_yticks(range(len(names)), [style.wrap(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     _horizontal(axes)

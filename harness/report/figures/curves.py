@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,26 @@ class Line:
     low: Sequence[float]
     high: Sequence[float]
     dotted: bool = False
-    """Not measured."""
+    """Not measured but for the first point, which stands on another line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossLine:
+    """The losses of a cell by step, nats."""
+
+    name: str
+    losses: Sequence[float]
+    """Mean over `rounds`."""
+    rounds: int
+    gap: Sequence[float] = ()
+    """Minus the baseline's of the same round, mean over `gap_rounds`; empty for the baseline."""
+    gap_rounds: int = 0
+    note: str = ""
+    """What the legend says beside the name."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({self.note})" if self.note else self.name
 
 
 def sweep(
@@ -74,10 +93,11 @@ def _line(axes: Axes, index: int, line: Line) -> None:
     seaborn.lineplot(
         x=list(line.xs), y=list(line.ys), ax=axes, label=line.name, color=colour, marker=style.marker(index),
         linestyle=(0, (1, 1.6)) if line.dotted else style.line(index), errorbar=None, markeredgecolor=style.PAPER,
+        markevery=slice(1, None) if line.dotted else None,  # it begins where another line has measured
     )  # fmt: skip
-    below = [y - low for y, low in zip(line.ys, line.low, strict=True)]
-    above = [high - y for y, high in zip(line.ys, line.high, strict=True)]
-    axes.errorbar(line.xs, line.ys, yerr=[below, above], fmt="none", ecolor=colour, elinewidth=1.2, capsize=2.5)
+    for x, y, low, high in zip(line.xs, line.ys, line.low, line.high, strict=True):
+        if low < high:
+            axes.errorbar(x, y, yerr=[[y - low], [high - y]], fmt="none", ecolor=colour, elinewidth=1.2, capsize=2.5)
 
 
 def _neutral(axes: Axes, neutral: float | None) -> None:
@@ -103,20 +123,20 @@ def _bands(axes: Axes, bands: Sequence[Band]) -> None:
     axes.set_ylim(bottom, top)
 
 
-def losses(
-    figure: Figure, curves: Mapping[str, Sequence[float]], baseline: str, *, margins: Mapping[str, float]
-) -> None:
-    """Above: the loss of each cell by step. Below: its distance from the baseline's, where a difference can be seen."""
+def losses(figure: Figure, lines: Sequence[LossLine], *, margin: float | None) -> None:
+    """Above: the loss of each cell by step. Below: its distance from the baseline's, where a difference can be seen.
+
+    Args:
+        figure: to draw into.
+        lines: the baseline first, which has no gap.
+        margin: of parity, where it is the same for all lines, nats.
+    """
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
-    reference = curves[baseline]
-    for index, (name, values) in enumerate(curves.items()):
+    for index, line in enumerate(lines):
         look = {"color": style.colour(index), "linestyle": style.line(index), "linewidth": 1.5}
-        upper.plot(range(1, len(values) + 1), values, label=name, **look)
-        if name != baseline:
-            gap = [value - other for value, other in zip(values, reference, strict=False)]
-            lower.plot(range(1, len(gap) + 1), gap, **look)
-    margin = max(margins.values(), default=0.0)
-    if margin > 0:
+        upper.plot(range(1, len(line.losses) + 1), line.losses, label=line.label, **look)
+        lower.plot(range(1, len(line.gap) + 1), line.gap, **look)
+    if margin:
         lower.axhspan(-margin, margin, color=style.BANDS[0], alpha=0.18, linewidth=0, label="margin of parity")
         lower.legend(loc="best")
     lower.axhline(0, color=style.MUTED, linewidth=0.9)

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 INK, MUTED, GRID, PAPER = "#1d232b", "#626c78", "#dfe3e8", "#fefefe"
 #: Series in fixed order (after Okabe and Ito, darkened to 3:1 on white).
-SERIES = ("#2b6cb0", "#c2571a", "#15806a", "#9a4fae", "#a67c00", "#5b6b7c", "#b83260", "#4a8fb5")
+SERIES = ("#2b6cb0", "#c2571a", "#15806a", "#9a4fae", "#a67c00", "#5b6b7c", "#b83260", "#40342c")
 #: Claimed bands: two at most stand on one curve.
 BANDS = ("#3d8f7a", "#c98a1b")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+#: As many as colours, so that no two of eight share either; those two apart come to share a colour, and differ most.
+MARKERS = ("o", "D", "^", "v", "s", "P", "X", "<")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
 
 #: Of a name beside an axis or in a legend: more are of no cell that anybody reads.
@@ -89,13 +90,19 @@ def colour(index: int) -> str:
 
 
 def marker(index: int) -> str:
-    """Its marker."""
-    return MARKERS[index % len(MARKERS)]
+    """Its marker: another one each time that its colour comes round again."""
+    return MARKERS[_shifted(index, len(MARKERS))]
 
 
 def line(index: int) -> Any:
-    """Its line style."""
-    return LINES[index % len(LINES)]
+    """Its line style, likewise."""
+    return LINES[_shifted(index, len(LINES))]
+
+
+def _shifted(index: int, count: int) -> int:
+    """Two further on with each round of the colours. Series three or four apart then share none, whose colours are
+    alike to eyes that lack red or green (orange and gold, blue and purple)."""
+    return (index + 2 * (index // len(SERIES))) % count
 
 
 def widen(axes: Axes, axis: Literal["x", "y"], least: float = LEAST_SPAN) -> None:
