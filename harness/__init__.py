@@ -144,6 +144,7 @@ def read_claims(claims: Path | str | Claims | None = None) -> Claims:
 
     Raises:
         ClaimsError: the claims file is wrong, with file, line, column and a suggestion.
+        MatrixError: the matrix that it names is.
     """
     from harness.judgement.claims import Claims
     from harness.judgement.claims_file import read_claims as read_file
@@ -280,10 +281,12 @@ def judge(trials: Trials, claims: Path | str | Claims | None = None) -> Judgemen
 
     Args:
         trials: a path to trials, several, or records; one at least.
-        claims: a claims file; None: `claims.yaml` of the working folder, and no claims where there is none.
+        claims: a claims file; None: `claims.yaml` of the working folder, and no claims where there is none. Where it
+            names a matrix, trials of other studies of the same names do not count (`BlockResult.another` says why).
 
     Raises:
-        ClaimsError: the claims file is wrong, with file, line, column and a suggestion.
+        ClaimsError, MatrixError: the claims file, or the matrix that it names, is wrong, with file, line, column and a
+            suggestion.
         RecordsError, StoreError: as for `read`.
     """
     from harness.judgement.judge import judge as judge_records
@@ -319,7 +322,7 @@ def render(
     Raises:
         EnvironmentProblem: the folder cannot be written.
         InputError: a number of figures below 0.
-        ClaimsError, RecordsError, StoreError: as for `judge`.
+        ClaimsError, MatrixError, RecordsError, StoreError: as for `judge`.
     """
     from harness.report import render_report
     from harness.report.figures.studio import Studio

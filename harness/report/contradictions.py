@@ -84,7 +84,7 @@ def _contradiction(
     members = [(claims.claims[name], verdicts[name]) for name in group]
     first = members[0][0]
     metric = metric_of(first)
-    own = [block for block in blocks if block.study == first.study]
+    own = [block for block in blocks if block.study == first.study and not block.another]
     sweeps = sweeps_of(first, metric, own) if metric else ()
     bands = [
         (verdict, bounds)
@@ -105,7 +105,7 @@ def _contradiction(
 
 def _side(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> Side:
     metric = metric_of(claim)
-    own = [block for block in blocks if block.study == claim.study]
+    own = [block for block in blocks if block.study == claim.study and not block.another]
     sweeps = sweeps_of(claim, metric, own) if metric else ()
     holds = [sentence for sweep in sweeps for sentence in sweep.sentences]
     return Side(
