@@ -10,7 +10,8 @@ from pathlib import Path
 
 from harness.experiment.axes import show_setting
 from harness.experiment.designs import blocks_of
-from harness.experiment.matrix import Matrix, read_matrix
+from harness.experiment.matrix import Matrix, matrix_of, read_matrix
+from harness.experiment.reader import parse_document
 from harness.experiment.scale import COMPILE, LARGEST, MOST, SMOKE, shrink
 from harness.experiment.study import Block, Study
 from harness.judgement.judged import BlockResult
@@ -44,12 +45,15 @@ class Asked:
 
     def has(self, block: BlockResult) -> bool:
         """Whether the block is one of the matrix' study of that name."""
-        planned = self.planned(block.study, block.scale)
         if block.scale == SMOKE:
-            return any(not _differences(block, each) for each in planned)
-        trial = block.arms[0].trials[0]
+            return self.looks_like(block)
+        trial, planned = block.arms[0].trials[0], self.planned(block.study, block.scale)
         made = (replace(each, warmup_steps=trial.warmup_steps, steps=trial.steps) for each in planned)
         return any(each.key == block.block for each in made)
+
+    def looks_like(self, block: BlockResult) -> bool:
+        """Whether nothing of the block differs that its trials tell: options and files may be others."""
+        return any(not _differences(block, each) for each in self.planned(block.study, block.scale))
 
     def another(self, block: BlockResult) -> str:
         """Why the block is none of the matrix' study of that name, in words; empty where it is."""
@@ -100,6 +104,18 @@ def read_asked(path: Path) -> Asked:
     """
     file = shown(path)
     return Asked(read_matrix(file, axis_table(), KINDS, ALONE, OPTIONS), file)
+
+
+def asked_by(text: str, path: Path) -> Asked:
+    """The studies of a matrix as it was, with its files as they are.
+
+    Raises:
+        MatrixError: it is wrong by now.
+    """
+    file = shown(path)
+    document = parse_document(text.encode(), file)
+    matrix = matrix_of(document, path.parent, axis_table(), kinds=KINDS, comparing_nothing=ALONE, options=OPTIONS)
+    return Asked(matrix, file)
 
 
 def shown(path: Path) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +9,11 @@ import pytest
 from harness import read_matrix
 from harness.errors import ClaimsError, MatrixError
 from harness.experiment.matrix import Matrix
-from harness.experiment.plan import make_plan
 from harness.judgement.claims import Claims
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import Verdict, Word
-from harness.results.record import Record
-from tests.records import CellShape, StudyShape, make_records
+from tests.judgement.claiming import trials_of
 
 ROOT = Path(__file__).parents[2]
 MATRIX = """\
@@ -76,25 +72,9 @@ def other(folder: Path, *edits: tuple[str, str]) -> Matrix:
     return read_matrix(folder / "other.yaml")
 
 
-def trials(matrix: Matrix, scale: str = "full") -> Iterator[Record]:
-    """Records of a run of the matrix, in which every cell is truly twice as fast."""
-    (like, *_) = make_records([StudyShape(name="x", cells=(CellShape(settings={"precision": "bf16"}),))])
-    for trial in make_plan(matrix, lambda cell, kind: None, scale).trials:
-        block, arm = trial.block, trial.arm
-        speed = 2000.0 if arm.role == "cell" else 1000.0
-        workload = arm.cell.workload
-        yield replace(
-            like, study=block.study, workload=workload.name, model=workload.model, data=workload.data, kind=block.kind,
-            cell=dict(arm.cell.settings), cell_key=arm.cell.key, arm=arm.name, baseline=arm.role != "cell",
-            control=arm.role == "control", sweep=dict(block.sweep) or None, block=block.key, round=trial.round,
-            position=trial.position, seed=trial.seed, warmup_steps=block.warmup_steps, steps=block.steps, scale=scale,
-            tokens_per_second=speed * (1 + trial.round / 1000),
-        )  # fmt: skip
-
-
 def verdicts(file: Path | Claims, matrix: Matrix, scale: str = "full") -> dict[str, Verdict]:
     known = file if isinstance(file, Claims) else read_claims(file)
-    return {each.claim: each for each in judge(trials(matrix, scale), known).verdicts}
+    return {each.claim: each for each in judge(trials_of(matrix, scale), known).verdicts}
 
 
 @pytest.mark.parametrize(
