@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -118,7 +119,8 @@ def _no_curve(claim: Claim, own: Sequence[BlockResult], origin: Origin) -> str:
     """Which points are missing: of a study that was run they are those of the claim's own cells."""
     cells = " or ".join(show_settings(cell) for cell in (claim.cell, *claim.also))
     lacking = f"there are no two sweep points with a figure of {cells}" if own else "it was not run"
-    command = f"claimbench run --matrix {claim.matrix or origin.of(claim.study)} --study {claim.study}"
+    matrix = shlex.quote(claim.matrix or (origin.of(claim.study) if own else origin.whole))
+    command = f"claimbench run --matrix {matrix} --study {shlex.quote(claim.study)}"
     return f"No curve of study {claim.study}: {lacking}. Run: {command}"
 
 

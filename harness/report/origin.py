@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -53,7 +54,7 @@ class Origin:
         if study and not known:
             own = "the matrix" if self.whole == UNKNOWN_MATRIX else self.whole
             return f"{what} Give {own} one to see it here."
-        return f"{what} {lead} claimbench run --matrix {self.whole}{f' --study {study}' if study else ''}"
+        return f"{what} {lead} claimbench run --matrix {shlex.quote(self.whole)}{f' --study {study}' if study else ''}"
 
 
 def matrices_at_hand(trials: Iterable[object], claims: Claims) -> Iterator[Asked]:
