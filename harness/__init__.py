@@ -144,6 +144,7 @@ def read_claims(claims: Path | str | Claims | None = None) -> Claims:
 
     Raises:
         ClaimsError: the claims file is wrong, with file, line, column and a suggestion.
+        MatrixError: the matrix that it names is.
     """
     from harness.judgement.claims import Claims
     from harness.judgement.claims_file import read_claims as read_file
@@ -215,7 +216,7 @@ def run(
             at a time on this machine.
         options: budget, limits and retries; None: without limits, and with the retries that the matrix states.
         on_event: told of everything that happens (`harness.results.events`).
-        arguments: the command line, kept in the store.
+        arguments: the command line, kept in the store; none: one that names the matrix.
 
     Raises:
         InputError: `isolation` or an option is none that there is; nothing was launched.
@@ -238,8 +239,9 @@ def run(
     text = Path(plan.matrix_file).read_text(encoding="utf-8")
     with Store.open(store, writable=True) as kept, chosen.carrier(plan, kept, how) as carrier:
         number = kept.begin_run(
-            arguments=arguments, matrix_hash=plan.matrix_hash, matrix_text=text, version=__version__
-        )
+            arguments=arguments or ("run", "--matrix", plan.matrix_file), matrix_hash=plan.matrix_hash,
+            matrix_text=text, version=__version__,
+        )  # fmt: skip
         here = chosen.machine(kept.path)
         summary = fill_by(carrier, kept, plan, here, options=how, on_event=on_event)
         kept.finish_run(number)
@@ -280,10 +282,12 @@ def judge(trials: Trials, claims: Path | str | Claims | None = None) -> Judgemen
 
     Args:
         trials: a path to trials, several, or records; one at least.
-        claims: a claims file; None: `claims.yaml` of the working folder, and no claims where there is none.
+        claims: a claims file; None: `claims.yaml` of the working folder, and no claims where there is none. Where it
+            names a matrix, trials of other studies of the same names do not count (`BlockResult.another` says why).
 
     Raises:
-        ClaimsError: the claims file is wrong, with file, line, column and a suggestion.
+        ClaimsError, MatrixError: the claims file, or the matrix that it names, is wrong, with file, line, column and a
+            suggestion.
         RecordsError, StoreError: as for `read`.
     """
     from harness.judgement.judge import judge as judge_records
@@ -319,11 +323,12 @@ def render(
     Raises:
         EnvironmentProblem: the folder cannot be written.
         InputError: a number of figures below 0.
-        ClaimsError, RecordsError, StoreError: as for `judge`.
+        ClaimsError, MatrixError, RecordsError, StoreError: as for `judge`.
     """
     from harness.report import render_report
     from harness.report.figures.studio import Studio
     from harness.report.folder import free_folder, note_sources
+    from harness.report.origin import matrices_at_hand, origin_of
     from harness.results import collector
 
     _at_least("figures", figures, 0)
@@ -334,7 +339,10 @@ def render(
     with collector.paused(), nullcontext() if figures == 0 else studio:
         known, records = read_claims(claims), _records(given)
         judged = judgement or judge(records, known)
-        page = render_report(judged, known, records, folder, name=folder.name, figures=figures, studio=studio)
+        page = render_report(
+            judged, known, records, folder, name=folder.name, figures=figures, studio=studio,
+            origin=origin_of(judged.blocks, matrices_at_hand(given, known)),
+        )  # fmt: skip
     if output is None:
         note_sources(folder, sources)
     return page

@@ -117,7 +117,7 @@ def report(
 def claims(
     *,
     claims: options.Claims = None,
-    matrix: options.Matrix = options.MATRIX,
+    matrix: options.MatrixOfClaims = None,
     as_json: options.Json = False,
 ) -> None:
     """List the claims, and check them against the matrix."""
@@ -125,9 +125,9 @@ def claims(
     from harness.judgement.rows import claims_rows
     from harness.report.terminal import console, rows_table, write_json
 
-    given = matrix.exists() or matrix != options.MATRIX
-    blocks = tuple(harness.read_matrix(matrix).blocks()) if given else None
-    rows = claims_rows(read_claims(claims or options.CLAIMS, blocks=blocks))
+    held_against = matrix or options.MATRIX
+    blocks = tuple(harness.read_matrix(held_against).blocks()) if matrix or held_against.exists() else None
+    rows = claims_rows(read_claims(claims or options.CLAIMS, blocks=blocks, own_first=matrix is None))
     write_json(rows) if as_json else console().print(rows_table(rows))
 
 

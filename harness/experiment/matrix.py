@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import MatrixError, Place, suggestion
 from harness.experiment.axes import AxisTable
 from harness.experiment.designs import blocks_of
 from harness.experiment.kind_options import KindOptions
 from harness.experiment.study import Block, Study
+
+if TYPE_CHECKING:
+    from harness.experiment.reader import Document
 
 #: What a study's trials do when it does not say.
 TRAINING = "training"
@@ -80,11 +84,31 @@ def read_matrix(
     Raises:
         MatrixError: anything in it is wrong: all of it at once, a line each with file, line and column.
     """
-    from harness.experiment.matrix_reader import MatrixReader
     from harness.experiment.reader import read_document
 
     document = read_document(path, MatrixError)
+    return matrix_of(
+        document, Path(path).parent, axes, kinds=kinds, comparing_nothing=comparing_nothing, options=options
+    )
+
+
+def matrix_of(
+    document: Document,
+    folder: Path,
+    axes: AxisTable,
+    *,
+    kinds: Collection[str] = (TRAINING,),
+    comparing_nothing: Collection[str] = (),
+    options: KindOptions | None = None,
+) -> Matrix:
+    """Check a matrix that was read; paths in it count from `folder`, the rest is as for `read_matrix`.
+
+    Raises:
+        MatrixError: as for `read_matrix`.
+    """
+    from harness.experiment.matrix_reader import MatrixReader
+
     reader = MatrixReader(
-        document, Path(path).parent, axes, kinds=kinds, comparing_nothing=comparing_nothing, options=options or {}
+        document, folder, axes, kinds=kinds, comparing_nothing=comparing_nothing, options=options or {}
     )
     return Matrix(file=document.file, hash=document.hash, studies=reader.read(), retries=reader.retries)

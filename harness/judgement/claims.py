@@ -1,6 +1,7 @@
 """What a claim is: the format of claims.yaml. `claims_file` reads one, `claims_check` holds it against the matrix.
 
     schema: 1
+    matrix: matrix.yaml
     documents:
       D1: {title: Training code optimization summary, original_title: 训练代码优化总结, file: 001_8c56428b62a0e5bd.txt}
     claims:
@@ -14,6 +15,8 @@
         cell: {precision: amp-bf16}
         also: [{precision: amp-fp16}]
         other_baseline: {precision: tf32}
+
+`matrix` is optional: the file, from the folder of this one, whose studies the claims are about (`asked`).
 
 A claim may also be a sentence, `check: attention=flash2 vs eager >= 2x`, in place of form, metric, figures, cell and
 baseline. Without a `study` it is judged on what `claimbench check` measured for that sentence.
@@ -35,11 +38,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 
 from harness.experiment import axes
+
+if TYPE_CHECKING:
+    from harness.judgement.asked import Asked
 
 #: One value of an axis as it stands in YAML: `true` stays a truth value and `8` a whole number.
 YamlSetting = StrictBool | StrictInt | StrictFloat | StrictStr
@@ -183,6 +199,12 @@ class Claim(_Model):
     """What was changed after a result was known; told wherever the verdict stands."""
     origin: str = ""
     """Where the published figure comes from."""
+    _matrix: str = PrivateAttr(default="")
+
+    @property
+    def matrix(self) -> str:
+        """The matrix that has the claim's studies, as a command names it; empty where its file names none."""
+        return self._matrix
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -227,6 +249,20 @@ class Claims(_Model):
     claims: dict[str, Claim] = Field(min_length=1)
     file: str = ""
     """The file that it was read from, for messages."""
+    _asked: Asked | None = PrivateAttr(default=None)
+
+    @property
+    def asked(self) -> Asked | None:
+        """The studies that the claims are about; None: any that are called so."""
+        return self._asked
+
+    def about(self, asked: Asked) -> Self:
+        """The same claims, to be judged on the studies of a matrix alone."""
+        found = self.model_copy(update={"claims": {name: claim.model_copy() for name, claim in self.claims.items()}})
+        found._asked = asked
+        for claim in found.all():
+            claim._matrix = asked.file
+        return found
 
     def all(self) -> tuple[Claim, ...]:
         """Every claim, in the order of the file."""

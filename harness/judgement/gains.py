@@ -41,7 +41,7 @@ def measure_entry(entry: Entry, claim: Claim, metric: Metric, blocks: Sequence[B
     """The gain of the entry's best cell, on the best machine that ran its study; a cell that trained something else is
     no best one where another did not."""
     study = entry.study or claim.study
-    own = blocks_of(study, claim.device, blocks)
+    own = blocks_of(study, claim.device, blocks, claim)
     if isinstance(own, Absent):
         return own
     at = entry.at or (claim.at if study == claim.study else {})

@@ -8,10 +8,11 @@ same thing. Each step that fails is a verdict of its own, with a sentence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.judgement.asked import Asked
 from harness.judgement.claims import Claim, Claims, show_settings
 from harness.judgement.compare import compare
 from harness.judgement.finding import Finding
@@ -25,6 +26,7 @@ from harness.judgement.pairs import Measured, measure
 from harness.judgement.products import judge_product
 from harness.judgement.same_training import parity_at
 from harness.judgement.scope import scope_of
+from harness.judgement.sentence import CHECK_STUDY
 from harness.judgement.site import Absent, Site, blocks_of, find, locate, machine_of, standing
 from harness.judgement.statements import against_baseline, beside, judge_expected, judge_reported, shown_metric
 from harness.judgement.verdict import decide, helped, too_few
@@ -40,17 +42,26 @@ def judge(records: Iterable[Record], claims: Claims) -> Judgement:
     """Verdicts on all claims, in the order of the file, with the blocks that they stand on."""
     with collector.paused():
         compared = compare(records)
+        blocks = compared.blocks if claims.asked is None else tuple(_told_apart(compared.blocks, claims.asked))
         by_study: dict[str, list[BlockResult]] = {}
-        for block in compared.blocks:
+        for block in blocks:
             by_study.setdefault(block.study, []).append(block)
         verdicts = tuple(judge_claim(claim, by_study) for claim in claims.all())
-    return Judgement(verdicts=verdicts, blocks=compared.blocks, excluded=compared.excluded)
+    return Judgement(verdicts=verdicts, blocks=blocks, excluded=compared.excluded)
+
+
+def _told_apart(blocks: Iterable[BlockResult], asked: Asked) -> Iterator[BlockResult]:
+    """The blocks, with a word on those that only have the name of a study that is asked about (`BlockResult.another`).
+    A study of `claimbench check` is in no matrix."""
+    for block in blocks:
+        another = "" if block.study.startswith(CHECK_STUDY) else asked.another(block)
+        yield replace(block, another=another) if another else block
 
 
 def judge_claim(claim: Claim, by_study: dict[str, list[BlockResult]]) -> Verdict:
     """One claim, on the blocks of its study (and, for orders, of the studies of its entries)."""
     own = by_study.get(claim.study, ())
-    blocks = blocks_of(claim.study, claim.device, own, sentence=claim.check or claim.statement)
+    blocks = blocks_of(claim.study, claim.device, own, claim)
     everything = [block for group in by_study.values() for block in group] if claim.order else []
     if claim.form == "order" and claim.metric is not None:
         site = None if isinstance(blocks, Absent) else locate(claim, blocks)

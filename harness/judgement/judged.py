@@ -124,6 +124,9 @@ class BlockResult:
     """The control's interval excludes 1 after Holm's correction over all controls of the run."""
     rounds: int
     warnings: tuple[str, ...] = ()
+    another: str = ""
+    """Why no claim may be judged on it: it is of another matrix' study of that name (`asked`). Empty where it is of the
+    claims' own, or they name no matrix."""
 
     @property
     def baseline(self) -> ArmResult | None:

@@ -17,6 +17,8 @@ from harness.judgement.sentence import CHECK_STUDY
 from harness.judgement.validity import on_gpu
 from harness.trial.outcome import Outcome
 
+#: What `claimbench run` runs without `--matrix`.
+DEFAULT_MATRIX = "matrix.yaml"
 #: What is said wherever a figure of that scale stands.
 IN_SMOKE = "in the smoke scale (tiny shapes)"
 
@@ -53,20 +55,18 @@ class _Arm:
 
 
 def blocks_of(
-    study: str, device: str, blocks: Iterable[BlockResult], *, sentence: str = ""
+    study: str, device: str, blocks: Iterable[BlockResult], claim: Claim | None = None
 ) -> list[BlockResult] | Absent:
     """The blocks of a study that a claim may be judged on, the best first (`_rank`).
 
     Args:
-        sentence: of the claim, where it is one: a study of `claimbench check` is measured by asking it again.
+        claim: that is judged, for what to do where there are none.
     """
-    own = [block for block in blocks if block.study == study]
+    named = [block for block in blocks if block.study == study]
+    own = [block for block in named if not block.another]
     if not own:
-        remedy = f"`claimbench run --study {study}` runs it"
-        if study.startswith(CHECK_STUDY):
-            asked = shlex.quote(sentence) if sentence else "SENTENCE"
-            remedy = f"`claimbench check {asked} --workload FILE.py:build` measures it"
-        return Absent(word=Word.NOT_RUN, reason=f"no trial of study {study!r} is stored; {remedy}")
+        why = named[0].another if named else f"no trial of study {study!r} is stored"
+        return Absent(word=Word.NOT_RUN, reason=f"{why}; {_remedy(study, claim)}")
     usable = [block for block in own if device == "any" or is_gpu(block)]
     if not usable and not any(ok_count(arm) for block in own for arm in block.arms):
         usable = own  # nothing was measured: why not is the answer
@@ -75,6 +75,19 @@ def blocks_of(
         reason = f"it was measured on {own[0].device}{scale}; the claim speaks of a GPU at full scale"
         return Absent(word=Word.NOT_COMPARABLE, reason=reason)
     return sorted(usable, key=_worth, reverse=True)
+
+
+def _remedy(study: str, claim: Claim | None) -> str:
+    """What measures the study: one of `claimbench check` is measured by asking its sentence again."""
+    if study.startswith(CHECK_STUDY):
+        asked = shlex.quote(claim.check or claim.statement) if claim else "SENTENCE"
+        return f"`claimbench check {asked} --workload FILE.py:build` measures it"
+    return f"`claimbench run{matrix_option(claim.matrix if claim else '')} --study {study}` runs it"
+
+
+def matrix_option(matrix: str) -> str:
+    """` --matrix mine.yaml`; nothing where it is not known, or the one that the command takes by itself."""
+    return "" if matrix in ("", DEFAULT_MATRIX) else f" --matrix {shlex.quote(matrix)}"
 
 
 def is_gpu(block: BlockResult) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.judgement.claims import Claims
     from harness.judgement.judged import Judgement
     from harness.report.figures.studio import Studio
+    from harness.report.origin import Origin
     from harness.results.record import Record
 
 
@@ -31,6 +32,7 @@ def render_report(
     name: str = "claimbench",
     figures: int | None = None,
     studio: Studio | None = None,
+    origin: Origin | None = None,
 ) -> Path:
     """Write the whole report into `folder` and return the path of `report.html`.
 
@@ -41,6 +43,7 @@ def render_report(
             says how many were left out; the tables hold their numbers.
         studio: draws the figures; it has been opened, and may have been so before there was a judgement. None: one of
             its own.
+        origin: the matrices that the trials are of, for commands and questions (`report.origin`); None: nobody looked.
 
     Raises:
         ClaimbenchError: the folder cannot be written.
@@ -49,4 +52,5 @@ def render_report(
     from harness.report.render import write_report
 
     with nullcontext(studio) if studio else Studio() as at_hand:
-        return write_report(judgement, claims, records, Path(folder), name=name, figures=figures, studio=at_hand)
+        return write_report(judgement, claims, records, Path(folder), name=name, figures=figures, studio=at_hand,
+                            origin=origin)  # fmt: skip

@@ -63,7 +63,8 @@ def where_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[s
             said = [f"*{escape_text(side.statement)}* {escape_text(' '.join(side.holds))}" for side in sides]
             names = tuple(side.name for side in sides)
             studies = {claims.claims[each].study for each in names}
-            models = ", ".join(sorted({block.model for block in judgement.blocks if block.study in studies}))
+            own = (block for block in judgement.blocks if block.study in studies and not block.another)
+            models = ", ".join(sorted({block.model for block in own}))
             link = f"[curve](reports/{name}/report.md#{formats.slug(' against '.join(names))})"
             where = f"{models} on {_short(sides[0].verdict.device)}: {link}"
             found.setdefault(names, f"- {' '.join(said)} ({where})")

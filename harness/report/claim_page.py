@@ -83,7 +83,7 @@ class ClaimPage:
 def claim_pages(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple[ClaimPage, ...]:
     """One for every claim that was judged, in the order of the verdicts."""
     blocks: dict[str, list[BlockResult]] = {}
-    for block in judgement.blocks:
+    for block in (each for each in judgement.blocks if not each.another):
         blocks.setdefault(block.study, []).append(block)
     shown: dict[str, str] = {}
     return tuple(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.judgement.claims import Claim, Claims
-from harness.judgement.judged import BlockResult, Judgement, Verdict
+from harness.judgement.claims import Claim, Claims, show_settings
+from harness.judgement.judged import BlockResult, Judgement, Verdict, Word
 from harness.judgement.metrics import Metric, Shape
+from harness.judgement.scope import HOLDS
 from harness.report import formats
 from harness.report.claim_page import anchor_of, metric_of
 from harness.report.figures.gallery import Gallery, Picture
+from harness.report.origin import Origin
 from harness.report.pictures import Bounds, sweep_picture
+from harness.report.reproduce import ANY
 from harness.report.sweeps import sweeps_of
 from harness.report.verdicts import LOOKS, Look
+
+#: Verdicts against a claim.
+FAILS = frozenset({Word.REFUTED_BELOW, Word.REFUTED_ABOVE, Word.NOT_REACHED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +47,20 @@ class Contradiction:
     sides: tuple[Side, ...]
     picture: Picture | None
     missing: str
+    agreed: str
+    """Where there is no curve and one measurement answers all of them alike: what it says, in place of the sides."""
 
 
-def contradictions(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple[Contradiction, ...]:
-    """Each group of claims that name each other, once."""
+def contradictions(
+    judgement: Judgement, claims: Claims, gallery: Gallery, origin: Origin = ANY
+) -> tuple[Contradiction, ...]:
+    """Each group of claims that name each other, once; those of which there is nothing to say are left out."""
     verdicts = {verdict.claim: verdict for verdict in judgement.verdicts}
-    return tuple(
-        _contradiction(group, claims, verdicts, judgement.blocks, gallery) for group in _groups(claims, verdicts)
+    groups = (
+        _contradiction([(claims.claims[name], verdicts[name]) for name in group], judgement.blocks, gallery, origin)
+        for group in _groups(claims, verdicts)
     )
+    return tuple(each for each in groups if not _says_nothing(each))
 
 
 def sides_of(judgement: Judgement, claims: Claims) -> list[tuple[Side, ...]]:
@@ -79,12 +92,12 @@ def bounds_on(metric: Metric, claim: Claim) -> Bounds:
 
 
 def _contradiction(
-    group: Sequence[str], claims: Claims, verdicts: dict[str, Verdict], blocks: Sequence[BlockResult], gallery: Gallery
+    members: Sequence[tuple[Claim, Verdict]], blocks: Sequence[BlockResult], gallery: Gallery, origin: Origin
 ) -> Contradiction:
-    members = [(claims.claims[name], verdicts[name]) for name in group]
+    group = [verdict.claim for _, verdict in members]
     first = members[0][0]
     metric = metric_of(first)
-    own = [block for block in blocks if block.study == first.study]
+    own = [block for block in blocks if block.study == first.study and not block.another]
     sweeps = sweeps_of(first, metric, own) if metric else ()
     bands = [
         (verdict, bounds)
@@ -93,19 +106,46 @@ def _contradiction(
     ]
     picture = sweep_picture(bands, sweeps[0], gallery) if sweeps and len(bands) > 1 else None
     swept = not own or any(block.sweep for block in own)
-    missing = "" if picture or not (bands and swept) else (
-        f"No curve: study {first.study} has no two measured sweep points. "
-        f"Run: claimbench run --matrix matrix.yaml --study {first.study}"
-    )  # fmt: skip
+    missing = "" if sweeps or not (bands and swept) else _no_curve(first, own, origin)
+    sides = tuple(_side(claim, verdict, blocks) for claim, verdict in members)
+    alike = not picture and not missing and not any(side.holds for side in sides)
     return Contradiction(
         anchor=f"contradiction-{formats.slug('-'.join(group))}", title=" against ".join(group), picture=picture,
-        sides=tuple(_side(claim, verdict, blocks) for claim, verdict in members), missing=missing,
+        sides=sides, missing=missing, agreed=_agreed([verdict for _, verdict in members]) if alike else "",
     )  # fmt: skip
+
+
+def _no_curve(claim: Claim, own: Sequence[BlockResult], origin: Origin) -> str:
+    """Which points are missing: of a study that was run they are those of the claim's own cells."""
+    cells = " or ".join(show_settings(cell) for cell in (claim.cell, *claim.also))
+    lacking = f"there are no two sweep points with a figure of {cells}" if own else "it was not run"
+    matrix = shlex.quote(claim.matrix or (origin.of(claim.study) if own else origin.whole))
+    command = f"claimbench run --matrix {matrix} --study {shlex.quote(claim.study)}"
+    return f"No curve of study {claim.study}: {lacking}. Run: {command}"
+
+
+def _agreed(verdicts: Sequence[Verdict]) -> str:
+    """`Both hold: utilisation 97.1%.` Empty where the verdicts differ, or are of no measurement."""
+    words = {verdict.word for verdict in verdicts}
+    if words <= HOLDS:
+        said = "Both hold" if len(verdicts) == 2 else "All hold"
+    elif words <= FAILS:
+        said = "Neither holds" if len(verdicts) == 2 else "None holds"
+    else:
+        return ""
+    found = dict.fromkeys(verdict.measured for verdict in verdicts if verdict.measured)
+    return f"{said}: {'; '.join(found)}." if found else ""
+
+
+def _says_nothing(group: Contradiction) -> bool:
+    """Nothing was measured of any side, and there is no curve to wait for."""
+    measured = any(side.verdict.measured or side.holds for side in group.sides)
+    return not (measured or group.picture or group.missing)
 
 
 def _side(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> Side:
     metric = metric_of(claim)
-    own = [block for block in blocks if block.study == claim.study]
+    own = [block for block in blocks if block.study == claim.study and not block.another]
     sweeps = sweeps_of(claim, metric, own) if metric else ()
     holds = [sentence for sweep in sweeps for sentence in sweep.sentences]
     return Side(

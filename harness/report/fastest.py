@@ -29,7 +29,7 @@ def fastest_part(blocks: Sequence[BlockResult]) -> Part:
     if not found:
         return Part(
             anchor="fastest", title=TITLE, short="Fastest cells",
-            missing="No training trial has tokens/s. Run: claimbench run --matrix matrix.yaml",
+            missing="No training trial has tokens/s.", run="Run:",
         )  # fmt: skip
     whys = [_why(arm) for _, arm in found]
     shown = [name for name in TITLES if any(why and why.seconds[name] for why in whys)]

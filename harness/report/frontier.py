@@ -32,8 +32,8 @@ def frontier_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     if not groups:
         return Part(
             anchor="pareto", title="Speed against memory", short="Speed and memory",
-            missing="No cell has both tokens/s and device memory: that needs a GPU and trials that end ok. "
-            "Run: claimbench run --matrix matrix.yaml",
+            missing="No cell has both tokens/s and device memory: that needs a GPU and trials that end ok.",
+            run="Run:",
         )  # fmt: skip
     shown = [_one(model, device, cells, gallery) for (model, device), cells in list(groups.items())[:MOST_MODELS]]
     return Part(

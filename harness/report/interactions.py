@@ -58,8 +58,9 @@ def interactions_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
             anchor="interactions",
             title=title,
             short="Interactions",
-            missing="No study measures a combination together with each of "
-            "its parts (design: factorial). Run: claimbench run --matrix matrix.yaml --study interactions",
+            missing="No study measures a combination together with each of its parts (design: factorial).",
+            run="Run:",
+            study="interactions",
         )
     named = titled(groups)
     pictures = [picture for each in named if (picture := _interaction_picture(*each, gallery))]

@@ -91,7 +91,9 @@ def leave_one_out_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
             title=title,
             short="Less one",
             missing="No study measures a stack of three pieces or more whole and less each of them (design: "
-            "leave-one-out). Run: claimbench run --matrix matrix.yaml --study d1-without-one",
+            "leave-one-out).",
+            run="Run:",
+            study="d1-without-one",
         )
     return Part(
         anchor="leave-one-out",

@@ -46,19 +46,13 @@ def targets_part(judgement: Judgement, claims: Claims, gallery: Gallery) -> Part
         size = (6.6, bars.height([dot.name for dot in shown], each=0.26))
         pictures.append(gallery.draw(f"targets-{metric}", caption, drawing, size=size))
         sentences += [_reached(*target, [dot for _, dot in cells], title) for target in targets]
-    missing = (
-        ""
-        if pictures
-        else (
-            "Neither GPU utilisation nor device memory was recorded: both need a GPU. "
-            "Run on one: claimbench run --matrix matrix.yaml"
-        )
-    )
+    missing = "" if pictures else ("Neither GPU utilisation nor device memory was recorded: both need a GPU.")
     return Part(
         anchor="targets",
         title="Utilisation and memory against the documents' targets",
         short="Targets",
         missing=missing,
+        run="Run on one:",
         pictures=tuple(picture for picture in pictures if picture),
         sentences=tuple(sentences),
     )
@@ -80,8 +74,8 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
             anchor="estimator",
             title=title,
             short="Estimator",
-            missing="No trial has both a prediction and a measured device peak. "
-            "Run on a GPU: claimbench run --matrix matrix.yaml",
+            missing="No trial has both a prediction and a measured device peak.",
+            run="Run on a GPU:",
         )
     low, high = _estimator_bounds(claims)
     inside = sum(1 for spot in spots if low <= spot.y / spot.x <= high)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.report import formats
-from harness.report.reproduce import commands
+from harness.report.origin import Origin
+from harness.report.reproduce import ANY, commands
 from harness.report.tables import Table
 from harness.results.record import Record
 
@@ -35,8 +36,8 @@ class Machine:
     commands: tuple[str, ...]
 
 
-def describe(records: Sequence[Record], matrix: str = "matrix.yaml") -> Machine:
-    """Sum up the environments of all records; `matrix` is the file that has their studies (`reproduce.commands`)."""
+def describe(records: Sequence[Record], origin: Origin | None = ANY) -> Machine:
+    """Sum up the environments of all records; `origin` tells the matrix of their studies (`reproduce.commands`)."""
     environments = _environments(records)
     titles = _titles([environment for environment, _ in environments])
     return Machine(
@@ -45,9 +46,9 @@ def describe(records: Sequence[Record], matrix: str = "matrix.yaml") -> Machine:
         facts=_facts(environments[0][0]) if environments else (),
         when=_when(records),
         trials=_trials(records),
-        warning=_warning(records, titles, checks=not matrix),
+        warning=_warning(records, titles, origin),
         environment=_table(environments),
-        commands=commands(records, matrix),
+        commands=commands(records, origin),
     )
 
 
@@ -146,11 +147,12 @@ def _trials(records: Sequence[Record]) -> str:
     return f"{formats.plural(len(records), 'trial')}{f' ({parts})' if parts else ''}"
 
 
-def _warning(records: Sequence[Record], titles: Sequence[str], *, checks: bool) -> str:
-    if not records and checks:
+def _warning(records: Sequence[Record], titles: Sequence[str], origin: Origin | None) -> str:
+    checks = origin is None
+    if not records and origin is None:
         return "Nothing is stored yet: no trial came to its end. Give the same command again."
-    if not records:
-        return "Nothing is stored yet, so every claim is “not run”. Run: claimbench run --matrix matrix.yaml"
+    if not records and origin is not None:
+        return origin.missing("Nothing is stored yet, so every claim is “not run”.", "Run:")
     smoke = any(record.scale == "smoke" for record in records)
     cpu = not any(record.environment.get("devices") for record in records)
     if checks and cpu and not smoke:

@@ -32,9 +32,8 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     floors = [(block, block.noise_floor) for block in blocks if block.noise_floor]
     title = "Noise floor: the baseline against itself"
     if not floors:
-        missing = "No A/A control has a ratio: its trials did not end ok, or none ran. Every study runs one: "
-        run = "claimbench run --matrix matrix.yaml"
-        return Part(anchor="noise", title=title, short="Noise floor", missing=missing + run)
+        missing = "No A/A control has a ratio: its trials did not end ok, or none ran."
+        return Part(anchor="noise", title=title, short="Noise floor", missing=missing, run="Every study runs one:")
     picture = _picture(floors, gallery)
     return Part(
         anchor="noise", title=title, short="Noise floor", pictures=(picture,) if picture else (),

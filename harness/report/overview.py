@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.judgement.claims import Claim, Claims
 from harness.judgement.judged import BlockResult, Judgement
@@ -20,8 +20,10 @@ from harness.report.leave_one_out import leave_one_out_part
 from harness.report.levels import estimator_part, targets_part
 from harness.report.noise import noise_part
 from harness.report.order import natural
+from harness.report.origin import Origin
 from harness.report.part import Part
 from harness.report.pictures import memory_picture, phases_picture
+from harness.report.reproduce import ANY
 from harness.report.stack import stack_part
 
 Draw = Callable[[BlockResult, Gallery], Picture | None]
@@ -39,7 +41,7 @@ class Overview:
     """File name → rows, for the CSV files of these sections."""
 
 
-def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview:
+def overview(judgement: Judgement, claims: Claims, gallery: Gallery, origin: Origin = ANY) -> Overview:
     """Put the sections together; one that has nothing to show says what is missing and what to run."""
     blocks = current(judgement.blocks)
     drawn = _drawn(blocks, claims)
@@ -51,11 +53,11 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview
         interactions_part(blocks, gallery),
         _drawn_part(
             "phases", "Where the time of a step goes", "Phases", _each(drawn, gallery, phases_picture),
-            "No trial recorded the phases of a step. They are recorded by every training trial that ends ok.",
+            "No trial recorded the phases of a step. They are recorded by every training trial that ends ok.", run="",
         ),
         _drawn_part(
             "memory", "Peak memory in three views", "Memory", _each(drawn, gallery, memory_picture),
-            "No device memory was recorded: it needs a GPU. Run on one: claimbench run --matrix matrix.yaml",
+            "No device memory was recorded: it needs a GPU.", run="Run on one:",
         ),
         targets_part(judgement, claims, gallery),
         estimator_part(blocks, claims, gallery),
@@ -63,11 +65,21 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery) -> Overview
         agreement_part(blocks),
     )  # fmt: skip
     rows = {part.anchor: list(part.rows) for part in parts if part.rows}
-    return Overview(contradictions=contradictions(judgement, claims, gallery), parts=parts, tables=rows)
+    return Overview(
+        contradictions=contradictions(judgement, claims, gallery, origin),
+        parts=tuple(_with_command(part, origin) for part in parts), tables=rows,
+    )  # fmt: skip
 
 
-def _drawn_part(anchor: str, title: str, short: str, pictures: Sequence[Picture], missing: str) -> Part:
-    return Part(anchor=anchor, title=title, short=short, pictures=tuple(pictures), missing="" if pictures else missing)
+def _with_command(part: Part, origin: Origin) -> Part:
+    if not part.missing or not part.run:
+        return part
+    return replace(part, missing=origin.missing(part.missing, part.run, part.study))
+
+
+def _drawn_part(anchor: str, title: str, short: str, pictures: Sequence[Picture], missing: str, *, run: str) -> Part:
+    missing = "" if pictures else missing
+    return Part(anchor=anchor, title=title, short=short, pictures=tuple(pictures), missing=missing, run=run)
 
 
 def _drawn(blocks: Sequence[BlockResult], claims: Claims) -> list[BlockResult]:

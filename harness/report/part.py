@@ -24,6 +24,10 @@ class Part:
     pictures: tuple[Picture, ...] = ()
     tables: tuple[Table, ...] = ()
     missing: str = ""
-    """What is missing and what to run."""
+    """What is missing; `overview` adds what to run."""
+    run: str = ""
+    """Before the command that would bring it; empty where none would."""
+    study: str = ""
+    """Of the default matrix, the study that is there for it; empty: any of them brings it."""
     rows: tuple[Row, ...] = ()
     """The same as figures, for `tables/<anchor>.csv`."""

@@ -18,6 +18,7 @@ from harness.report.figures.gallery import BUDGET, Gallery
 from harness.report.figures.studio import Studio
 from harness.report.markdown import code_line, escape_text, table
 from harness.report.order import in_reading_order
+from harness.report.origin import Origin
 from harness.report.page import Page, build
 from harness.results.record import Record
 
@@ -34,6 +35,7 @@ def write_report(
     name: str,
     figures: int | None,
     studio: Studio,
+    origin: Origin | None = None,
 ) -> Path:
     """Tables, `report.md`, figures and `report.html`, in this order; the path of the last."""
     budget = figures if figures is not None else BUDGET if len(records) <= LARGE else LARGE_BUDGET
@@ -41,7 +43,7 @@ def write_report(
         _prepare(folder)
         judgement = in_reading_order(about_these_trials(judgement, claims))
         gallery = Gallery(folder=folder / "figures", studio=studio, budget=budget)
-        page = build(judgement, claims, records, gallery, name=name)
+        page = build(judgement, claims, records, gallery, name=name, origin=origin)
         _write_tables(folder / "tables", judgement, page)
         (folder / "report.md").write_text(_markdown(page), encoding="utf-8")
         gallery.finish()

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from harness.experiment.study import FEWEST_ROUNDS
 from harness.judgement.claims import Claim, Claims
 from harness.judgement.sentence import CHECK_STUDY
+from harness.judgement.site import matrix_option
 from harness.report import formats
+from harness.report.origin import UNKNOWN_MATRIX, Origin
 from harness.results.record import Record
 from harness.results.sharing import STUDY as SHARING
 
@@ -23,16 +25,20 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 BUILT = ("deepspeed", "flash")
 #: The store of a sentence that is checked again.
 AGAIN = "again.sqlite"
+#: Before commands with `UNKNOWN_MATRIX`.
+NOT_KNOWN = "# the matrix of these studies is not known: neither the trials' store nor a matrix at hand has them"
+#: Where nobody looked for the matrix.
+ANY = Origin()
 BUILD_TOOLS = 'pip install "setuptools<82" wheel py-cpuinfo hjson ninja msgpack einops'
 
 
-def commands(records: Sequence[Record], matrix: str = "matrix.yaml") -> tuple[str, ...]:
+def commands(records: Sequence[Record], origin: Origin | None = ANY) -> tuple[str, ...]:
     """Code, packages, studies, report; the studies of `claimbench check` have sentences of their own (`again`).
 
     Args:
-        matrix: the file that has the studies; records do not name it. Empty: none has, they are of `claimbench check`.
+        origin: the files that have the studies; records do not name them. None: all are of `claimbench check`.
     """
-    runs = _runs(records, matrix)
+    runs = _runs(records, origin) if origin else []
     return (*_checkout(records), *_installs(records), *runs, *(["claimbench report"] if runs else []))
 
 
@@ -42,8 +48,8 @@ def checks_alone(records: Sequence[Record], claims: Claims) -> bool:
     return bool(studies) and all(study.startswith(CHECK_STUDY) for study in studies)
 
 
-def again(claim: Claim, records: Sequence[Record]) -> str:
-    """The one command that measures what the claim stands on."""
+def again(claim: Claim, records: Sequence[Record], origin: Origin = ANY) -> str:
+    """The one command that measures what the claim stands on, in the matrix of its file, or else the trials'."""
     studies = dict.fromkeys([claim.study, *(entry.study for entry in claim.order if entry.study)])
     trials = [each for each in records if each.study in studies]
     if claim.study.startswith(CHECK_STUDY):
@@ -54,7 +60,9 @@ def again(claim: Claim, records: Sequence[Record]) -> str:
             f"claimbench check {sentence} --workload {shlex.quote(model)}{_sweep(trials)}{_rounds(trials)}"
             f"{_device(trials)} --store {AGAIN}"
         )
-    return f"claimbench run{_scale(trials)} {_named(studies)}"
+    matrix = claim.matrix or (origin.of(trials[0].study, trials[0].block) if trials else origin.whole)
+    own = [each for each in trials if origin.of(each.study, each.block) in (matrix, origin.otherwise)]
+    return f"claimbench run{matrix_option(matrix)}{_scale(own)} {_named(studies)}"
 
 
 def _sweep(trials: Sequence[Record]) -> str:
@@ -121,16 +129,20 @@ def _pins(packages: Sequence[str], versions: Mapping[str, Sequence[str]]) -> lis
     return [f"{name}=={versions[name][0]}" for name in packages if name in versions]
 
 
-def _runs(records: Sequence[Record], matrix: str) -> list[str]:
-    """One line for each number of rounds, with the studies that had so many, in the order in which they were run."""
+def _runs(records: Sequence[Record], origin: Origin) -> list[str]:
+    """One line for each matrix and number of rounds, with the studies that had so many, in the order in which they were
+    run."""
     scale = _scale(records)
-    rounds: dict[str, int] = {}
+    rounds: dict[tuple[str, str], int] = {}
     for record in records:
         if record.study != SHARING and not record.study.startswith(CHECK_STUDY):
-            rounds[record.study] = max(record.round, rounds.get(record.study, 0))
-    groups: dict[int, list[str]] = {}
-    for study, count in rounds.items():
-        groups.setdefault(count, []).append(study)
-    runs = [f"claimbench run --matrix {matrix}{scale} --rounds {count} {_named(studies)}"
-            for count, studies in groups.items()]  # fmt: skip
-    return runs if records or not matrix else [f"claimbench run --matrix {matrix}"]
+            key = (origin.of(record.study, record.block), record.study)
+            rounds[key] = max(record.round, rounds.get(key, 0))
+    groups: dict[tuple[str, int], list[str]] = {}
+    for (matrix, study), count in rounds.items():
+        groups.setdefault((matrix, count), []).append(study)
+    runs = [f"claimbench run --matrix {shlex.quote(matrix)}{scale} --rounds {count} {_named(studies)}"
+            for (matrix, count), studies in groups.items()]  # fmt: skip
+    unknown = any(matrix == UNKNOWN_MATRIX for matrix, _ in groups)
+    runs = [*([NOT_KNOWN] if unknown else []), *runs]
+    return runs if records else [f"claimbench run --matrix {shlex.quote(origin.whole)}"]

@@ -45,8 +45,9 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
             anchor="stack",
             title=title,
             short="Stack",
-            missing="No study adds techniques one on top of the other (design: "
-            "cumulative). Run: claimbench run --matrix matrix.yaml --study d1-stack",
+            missing="No study adds techniques one on top of the other (design: cumulative).",
+            run="Run:",
+            study="d1-stack",
         )
     built = [Stack(title=title, block=block, arms=arms, pieces=tuple(_pieces(block, arms)))
              for title, block, arms in titled(stacks)]  # fmt: skip

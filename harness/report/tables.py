@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 from typing import TypeVar
@@ -42,6 +42,8 @@ class Study:
 
     name: str
     anchor: str
+    question: str
+    """What it asks, where its matrix is known and says so."""
     blocks: tuple[BlockResult, ...]
     table: Table
     figures: Table | None
@@ -50,15 +52,19 @@ class Study:
     """Warnings of blocks and cells, and why trials failed."""
 
 
-def studies(blocks: Iterable[BlockResult]) -> tuple[Study, ...]:
-    """One entry a study, in order of first appearance."""
+def studies(blocks: Iterable[BlockResult], questions: Mapping[str, str] | None = None) -> tuple[Study, ...]:
+    """One entry a study, in order of first appearance.
+
+    Args:
+        questions: study → what it asks.
+    """
     grouped: dict[str, list[BlockResult]] = {}
     for block in blocks:
         grouped.setdefault(block.study, []).append(block)
     return tuple(
         Study(
-            name=name, anchor=f"study-{formats.slug(name)}", blocks=tuple(group),
-            table=study_table(name, group), figures=figures_table(group), notes=notes(group),
+            name=name, anchor=f"study-{formats.slug(name)}", question=(questions or {}).get(name, ""),
+            blocks=tuple(group), table=study_table(name, group), figures=figures_table(group), notes=notes(group),
         )
         for name, group in grouped.items()
     )  # fmt: skip

@@ -16,7 +16,7 @@ from harness.results import collector
 from harness.results.connection import SQLITE_MAGIC, first_bytes
 from harness.results.lines import read_lines
 from harness.results.record import NAMES, Record
-from harness.results.store import Store
+from harness.results.store import Run, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,22 @@ def read_records(path: Path | str, *, damaged: list[str] | None = None) -> list[
     """
     with collector.paused():
         return _read(Path(path), damaged)
+
+
+def read_runs(path: Path | str) -> list[Run]:
+    """The runs that wrote to the stores at `path`, oldest first of each store; JSON lines have none.
+
+    Raises:
+        StoreError: a store is damaged, or of a newer version.
+    """
+    path = Path(path)
+    files = sorted(path.rglob("*.sqlite")) if path.is_dir() else [path]
+    found: list[Run] = []
+    for file in files:
+        if file.is_file() and first_bytes(file) == SQLITE_MAGIC:
+            with Store.open(file) as store:
+                found += store.runs()
+    return found
 
 
 def import_records(path: Path | str, store: Store) -> tuple[int, int]:

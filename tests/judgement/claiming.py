@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from harness.experiment.matrix import Matrix
+from harness.experiment.plan import make_plan
 from harness.judgement.claims import Claim, Claims, Document
 from harness.judgement.judge import judge
 from harness.judgement.judged import Verdict
 from harness.results.record import Record
-from tests.records import CellShape, StudyShape
+from tests.records import CellShape, StudyShape, make_records
 
 #: The study that most tests judge on.
 STUDY = "precision"
@@ -45,3 +47,19 @@ def made(records: Iterable[Record], fingerprint: str = "", **how: Any) -> list[R
 def study(*cells: CellShape, **fields: Any) -> StudyShape:
     """The study of the claim, by default with one cell that is truly 1.75 times as fast."""
     return StudyShape(**{"name": STUDY, "cells": cells or (CellShape(settings=CELL, ratio=1.75),), **fields})
+
+
+def trials_of(matrix: Matrix, scale: str = "full") -> Iterator[Record]:
+    """Records of a run of the matrix, in which every cell is truly twice as fast."""
+    (like, *_) = make_records([StudyShape(name="x", cells=(CellShape(settings={"precision": "bf16"}),))])
+    for trial in make_plan(matrix, lambda cell, kind: None, scale).trials:
+        block, arm = trial.block, trial.arm
+        speed = 2000.0 if arm.role == "cell" else 1000.0
+        workload = arm.cell.workload
+        yield replace(
+            like, study=block.study, workload=workload.name, model=workload.model, data=workload.data, kind=block.kind,
+            cell=dict(arm.cell.settings), cell_key=arm.cell.key, arm=arm.name, baseline=arm.role != "cell",
+            control=arm.role == "control", sweep=dict(block.sweep) or None, block=block.key, round=trial.round,
+            position=trial.position, seed=trial.seed, warmup_steps=block.warmup_steps, steps=block.steps, scale=scale,
+            tokens_per_second=speed * (1 + trial.round / 1000),
+        )  # fmt: skip

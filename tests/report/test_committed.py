@@ -12,6 +12,7 @@ from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.report import render_report
 from harness.report.figures.studio import Studio
+from harness.report.origin import matrices_at_hand, origin_of
 from tests.commands import ROOT
 
 EVIDENCE = sorted(path for path in (ROOT / "reports" / "evidence").iterdir() if path.is_dir() or ".jsonl" in path.name)
@@ -26,11 +27,16 @@ class Idle(Studio):
 
 
 @pytest.mark.parametrize("evidence", EVIDENCE, ids=lambda path: path.name.partition(".")[0])
-def test_a_committed_report_says_what_its_evidence_says(evidence: Path, tmp_path: Path) -> None:
+def test_a_committed_report_says_what_its_evidence_says(
+    evidence: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
     name = evidence.name.partition(".")[0]
     committed = ROOT / "reports" / name
-    claims, records = read_claims(ROOT / "claims.yaml"), harness.read([evidence])
-    render_report(judge(records, claims), claims, records, tmp_path, name=name, figures=None, studio=Idle())
+    claims, records = read_claims("claims.yaml"), harness.read([evidence])
+    judgement = judge(records, claims)
+    origin = origin_of(judgement.blocks, matrices_at_hand([evidence], claims))
+    render_report(judgement, claims, records, tmp_path, name=name, figures=None, studio=Idle(), origin=origin)
     texts = ["report.md", *sorted(f"tables/{path.name}" for path in (tmp_path / "tables").iterdir())]
     assert sorted(path.name for path in (committed / "tables").iterdir()) == [Path(each).name for each in texts[1:]]
     changed = [each for each in texts if (tmp_path / each).read_bytes() != (committed / each).read_bytes()]

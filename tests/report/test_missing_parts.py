@@ -17,6 +17,7 @@ from harness.report import render_report
 from harness.results.record import Record
 from harness.techniques.registry import axis_table
 from harness.trial.outcome import Outcome
+from tests.judgement.claiming import make_claim, make_claims
 from tests.records import CPU, CellShape, StudyShape, make_records
 from tests.report import samples
 from tests.report.reading import see
@@ -41,7 +42,8 @@ def test_an_empty_store(tmp_path: Path) -> None:
 def test_no_claim_at_all(tmp_path: Path) -> None:
     none = Claims.model_construct(schema_=1, documents={}, claims={}, file="")
     _, folder = samples.render(samples.run()[:15], none, tmp_path)
-    assert "No claim of the claims file is about a study of these trials." in page_of(folder)
+    assert "There is no claims file here, so no claim was judged." in page_of(folder)
+    assert "0 confirmed" not in (folder / "report.md").read_text(encoding="utf-8")
 
 
 def test_trials_that_no_claim_stands_on(tmp_path: Path) -> None:
@@ -78,9 +80,53 @@ def test_every_trial_failed(tmp_path: Path) -> None:
     text = page_of(folder)
     for words in (
         "No cell has both tokens/s and device memory", "No trial recorded the phases of a step",
-        "No A/A control has a ratio", "RuntimeError: no", "No curve: study attention has no two measured sweep points.",
+        "No A/A control has a ratio", "RuntimeError: no",
+        "No claim was judged on these trials: 3 not testable here, 1 not run.",
     ):  # fmt: skip
         assert words in text, words
+    assert text.index("Study precision") < text.index("No claim was judged"), "the studies are what there is to see"
+
+
+def test_a_curve_without_points_says_of_which_cell(tmp_path: Path) -> None:
+    """Two points of another cell stood in the table below."""
+    other = [replace(each, arm="attention=sdpa", cell={**each.cell, "attention": "sdpa"})
+             if each.study == "attention" and not each.baseline else each for each in samples.run()]  # fmt: skip
+    _, folder = samples.render(other, samples.claims(), tmp_path)
+    assert (
+        "No curve of study attention: there are no two sweep points with a figure of attention=sdpa-flash. "
+        f"Run: {RUN} --study attention"
+    ) in page_of(folder)
+
+
+def test_a_curve_of_what_was_not_run(tmp_path: Path) -> None:
+    _, folder = samples.render(
+        [each for each in samples.run() if each.study != "attention"], samples.claims(), tmp_path
+    )
+    assert f"No curve of study attention: it was not run. Run: {RUN} --study attention" in page_of(folder)
+
+
+def test_a_curve_that_is_not_drawn_is_there_all_the_same(tmp_path: Path) -> None:
+    known, records = samples.claims(), samples.run()
+    render_report(judge(records, known), known, records, tmp_path, figures=0)
+    assert "No curve" not in page_of(tmp_path)
+
+
+@pytest.mark.parametrize(("amp", "said"), [(2.2, "Both hold: 2."), (1.2, "Neither holds: 1."), (1.75, "")])
+def test_claims_on_one_figure_that_agree_are_one_line(tmp_path: Path, amp: float, said: str) -> None:
+    """Without a sweep there is no curve, and each side ended in nothing."""
+    common = {"form": "at-least", "metric": "speedup", "study": "precision", "cell": {"precision": "amp-bf16"}}
+    low = make_claim(**common, id="low", range=None, bound=1.5, statement="Over 1.5 times.", contradicts=["high"])
+    high = make_claim(**common, id="high", range=None, bound=2, statement="Over twice.", contradicts=["low"])
+    _, folder = samples.render(samples.run(amp=amp), make_claims(low, high), tmp_path)
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    part = markdown[markdown.index("### low against high") : markdown.index("## Claim by claim")]
+    if said:
+        assert part.splitlines()[2].startswith(said)
+        assert "Over twice" not in part
+    else:
+        assert "- low (D1), confirmed: Over 1.5 times." in part
+        assert "- high (D1), refuted, below: Over twice." in part
+    page_of(folder)
 
 
 def test_a_run_without_a_gpu_says_so_at_the_top(tmp_path: Path) -> None:
