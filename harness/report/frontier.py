@@ -12,7 +12,7 @@ from harness.report.figures import scatter
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.figures.scatter import Spot
 from harness.report.part import Part
-from harness.report.tables import Table
+from harness.report.tables import Table, telling_apart
 
 #: Models that get a figure of their own.
 MOST_MODELS = 6
@@ -22,13 +22,15 @@ def frontier_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
     """One figure a model, device and number of devices: tokens/s of others, and of a part of a step, are another
     quantity."""
     groups: dict[tuple[str, str], list[tuple[Spot, str]]] = {}
-    for block in (each for each in blocks if each.kind == "training"):
+    training = [each for each in blocks if each.kind == "training"]
+    apart = telling_apart(training)
+    for block in training:
         for arm in block.arms:
             if arm.tokens_per_second and "reserved" in arm.memory and arm.role != "control":
                 spot = Spot(group=block.study, x=arm.memory["reserved"][0] / 2**30, y=arm.tokens_per_second)
                 where = f" at {formats.settings(block.sweep)}" if block.sweep else ""
                 devices = formats.devices(arm.cell.get("devices", 1), block.device)
-                groups.setdefault((block.model, devices), []).append((spot, f"{arm.name}{where}"))
+                groups.setdefault((block.model, devices), []).append((spot, f"{arm.name}{where}{apart(block)}"))
     if not groups:
         return Part(
             anchor="pareto", title="Speed against memory", short="Speed and memory",

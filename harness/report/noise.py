@@ -15,7 +15,7 @@ from harness.report.figures import bars, controls
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.measure import dot, has_intervals
 from harness.report.part import Part
-from harness.report.tables import Table, interval, place_of
+from harness.report.tables import Table, interval, place_of, telling_apart
 
 #: Controls in the figure, and four times as many in the table; `tables/noise.csv` has all.
 MOST_DOTS = 28
@@ -47,7 +47,9 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
 
 def _picture(floors: Sequence[Floor], gallery: Gallery) -> Picture | None:
     widest = sorted(floors, key=lambda each: -abs(each[1].value - 1))[:MOST_DOTS]
-    dots = [dot(place_of(block), floor, marked=block.suspect or block.control_differs) for block, floor in widest]
+    apart = telling_apart([block for block, _ in floors])
+    dots = [dot(f"{place_of(block)}{apart(block)}", floor, marked=block.suspect or block.control_differs)
+            for block, floor in widest]  # fmt: skip
     shown = f"the {len(dots)} furthest from 1 of {len(floors)}" if len(floors) > len(dots) else "all studies"
     reach = reach_of(dots)
     label = f"A/A control ÷ baseline{', 95% interval' if has_intervals(dots) else ''}"
@@ -74,7 +76,8 @@ def _sentences(floors: Sequence[Floor]) -> tuple[str, ...]:
 
 def _corrected(floors: Sequence[Floor]) -> str:
     """What the correction leaves, and whether it could have shown anything else."""
-    suspects = ", ".join(place_of(block) for block, _ in floors if block.suspect)
+    apart = telling_apart([block for block, _ in floors])
+    suspects = ", ".join(f"{place_of(block)}{apart(block)}" for block, _ in floors if block.suspect)
     said = f"Suspect after Holm's correction: {suspects}." if suspects else "None is suspect after Holm's correction."
     offsets = [offset_shown(floor.observed, len(floors)) for _, floor in floors]
     blind = sum(1 for offset in offsets if offset > COARSE)
@@ -88,14 +91,18 @@ def _corrected(floors: Sequence[Floor]) -> str:
 
 
 def _by_themselves(floors: Sequence[Floor]) -> list[str]:
-    apart = [f"{place_of(block)} ({interval(floor)})" for block, floor in floors if block.control_differs]
+    suffix = telling_apart([block for block, _ in floors])
+    apart = [
+        f"{place_of(block)}{suffix(block)} ({interval(floor)})" for block, floor in floors if block.control_differs
+    ]
     chance = f"by chance {(1 - LEVEL) * len(floors):.1f} of {len(floors)} would"
     return [f"Standing out by itself, without the correction ({chance}): {', '.join(apart)}."] if apart else []
 
 
 def _strayed(floors: Sequence[Floor]) -> list[str]:
-    return [f"The control of {place_of(block)} fails parity, the baseline run twice did not train the same: "
-            f"{block.control_strays}. Parity of the other cells there proves less."
+    apart = telling_apart([block for block, _ in floors])
+    return [f"The control of {place_of(block)}{apart(block)} fails parity, the baseline run twice did not train the "
+            f"same: {block.control_strays}. Parity of the other cells there proves less."
             for block, _ in floors if block.control_strays]  # fmt: skip
 
 
@@ -118,9 +125,10 @@ def _finite(floor: Interval, tests: int) -> float | None:
 
 
 def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
+    apart = telling_apart(blocks)
     rows = [
         (
-            place_of(block),
+            f"{place_of(block)}{apart(block)}",
             interval(block.noise_floor),
             _word(block, controls),
             _could_show(block.noise_floor, 1),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 from typing import TypeVar
@@ -167,6 +168,20 @@ def _speed(arm: ArmResult, unit: str) -> float | None:
 def place_of(block: BlockResult) -> str:
     """A block by its study and sweep point."""
     return f"{block.study} {formats.settings(block.sweep)}".strip()
+
+
+def telling_apart(blocks: Sequence[BlockResult]) -> Callable[[BlockResult], str]:
+    """What stands behind the name of each block where another bears it too: its device, the time of its first trial."""
+    places = Counter(place_of(block) for block in blocks)
+    devices = Counter((place_of(block), block.device) for block in blocks)
+
+    def suffix(block: BlockResult) -> str:
+        place = place_of(block)
+        alike = devices[place, block.device]
+        device = f" on {block.device}" if places[place] > alike else ""
+        return f"{device}, since {_since(block)}" if alike > 1 else device
+
+    return suffix
 
 
 def titled(groups: Sequence[tuple[BlockResult, Found]]) -> list[tuple[str, BlockResult, Found]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from harness.report.tables import notes
 from harness.results.record import Record
 from tests.judgement.claiming import make_claim, verdict_on
 from tests.judgement.claiming import study as precision
-from tests.records import StudyShape, make_records
+from tests.records import STARTED, StudyShape, make_records
+from tests.shapes import H100
 
 
 def with_control(name: str, ratios: Sequence[float]) -> list[Record]:
@@ -60,6 +62,19 @@ def test_a_control_says_which_offset_it_could_have_shown(tmp_path: Path) -> None
     assert row_of(middling, "so-so")["control"] == "ok by itself"
     assert "1 of 2 could not have shown one of 5%" in part.sentences[1]
     assert "The control in the middle could have shown an offset of 7.4%" in part.sentences[1]
+
+
+def test_two_blocks_of_one_name_are_told_apart_by_when_they_began_or_by_their_device(tmp_path: Path) -> None:
+    once, other = with_control("again", (0.99, 1.0, 1.01)), StudyShape(name="again", cells=())
+    longer = make_records([other], rounds=3, steps=40, started=STARTED + timedelta(days=1, hours=2))
+    elsewhere = make_records([StudyShape(name="once", cells=())], rounds=3)
+    h200 = replace(H100, devices=(replace(H100.devices[0], name="NVIDIA H200"),))
+    there = make_records([StudyShape(name="once", cells=())], rounds=3, environment=h200, fingerprint="0" * 16)
+    names = [row[0] for row in part_of([*once, *longer, *elsewhere, *there], tmp_path).tables[0].rows]
+    began = [min(each.started_at for each in records)[:16].replace("T", " ") for records in (once, longer)]
+    assert began[0] != began[1]
+    assert sorted(names) == [*(f"again, since {each}" for each in sorted(began)),
+                             f"once on {H100.devices[0].name}", "once on NVIDIA H200"]  # fmt: skip
 
 
 def test_controls_that_could_all_have_shown_it_are_not_called_coarse(tmp_path: Path) -> None:
