@@ -46,7 +46,11 @@ def report(session: nox.Session) -> None:
         session.error(f"no evidence under {EVIDENCE.relative_to(ROOT)}: export a store there with `claimbench export`")
     for path in found:
         name = path.name.split(".")[0]
-        claimbench(session, "report", str(path.relative_to(ROOT)), "--output", f"reports/{name}", *session.posargs)
+        matrix = "examples/every-setting.yaml" if name.endswith("-every-setting") else "matrix.yaml"
+        claimbench(
+            session, "report", str(path.relative_to(ROOT)), "--matrix", matrix, "--output", f"reports/{name}",
+            *session.posargs,
+        )  # fmt: skip
     answers = [f"reports/evidence/{name}" for name in ANSWERS]
     session.run(python(session), "-m", "harness.report.answer", "README.md", *answers, external=True)
 

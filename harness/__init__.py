@@ -300,6 +300,7 @@ def render(
     output: Path | str | None = None,
     *,
     claims: Path | str | Claims | None = None,
+    matrix: Path | str | None = None,
     figures: int | None = None,
     name: str = "",
     sources: Path | str | Iterable[Path | str] = (),
@@ -312,6 +313,8 @@ def render(
         output: the folder to write to; its name is the report's. None: `reports/` and `name`, with a number behind it
             where that folder holds something else than the report on these trials.
         claims: as for `judge`.
+        matrix: that of the trials, for their questions and for commands; None: found out where it can be, as their
+            store knows it.
         figures: draw at most so many; None: 90, or 12 for more than 5,000 trials. The tables hold all numbers.
         name: of the report, without an `output`; else that of the first path among the trials.
         sources: of what the report is, without an `output`, where the trials are records; else the paths among them.
@@ -341,7 +344,7 @@ def render(
         judged = judgement or judge(records, known)
         page = render_report(
             judged, known, records, folder, name=folder.name, figures=figures, studio=studio,
-            origin=origin_of(judged.blocks, matrices_at_hand(given, known)),
+            origin=origin_of(judged.blocks, matrices_at_hand(given, known, matrix)),
         )  # fmt: skip
     if output is None:
         note_sources(folder, sources)

@@ -106,11 +106,13 @@ def report(
     *,
     paths: options.Paths = None,
     claims: options.Claims = None,
+    matrix: options.MatrixOfTrials = None,
     output: Annotated[Path | None, typer.Option(help="The folder to write to; else a new one in reports/.")] = None,
     figures: options.Figures = None,
 ) -> None:
     """Write the report on what is stored: HTML, Markdown, tables."""
-    typer.echo(f"report: {harness.render(paths or [options.STORE], output, claims=claims, figures=figures)}")
+    page = harness.render(paths or [options.STORE], output, claims=claims, matrix=matrix, figures=figures)
+    typer.echo(f"report: {page}")
 
 
 @app.command()

@@ -95,6 +95,9 @@ Matrix = Annotated[Path, typer.Option(help="The experiment: a YAML file of studi
 MatrixOfClaims = Annotated[
     Path | None, typer.Option("--matrix", help="The matrix: that which the claims file names, or matrix.yaml.")
 ]
+MatrixOfTrials = Annotated[
+    Path | None, typer.Option("--matrix", help="The matrix of the trials: found out, where their store knows it.")
+]
 Claims = Annotated[Path | None, typer.Option(help="The claims to judge: claims.yaml, where there is one.")]
 Store = Annotated[Path, typer.Option(help="The SQLite file that keeps the trials.")]
 Paths = Annotated[list[Path] | None, typer.Argument(metavar="[PATH]...", help="Where trials are: results.sqlite.")]

@@ -57,13 +57,19 @@ class Origin:
         return f"{what} {lead} claimbench run --matrix {shlex.quote(self.whole)}{f' --study {study}' if study else ''}"
 
 
-def matrices_at_hand(trials: Iterable[object], claims: Claims) -> Iterator[Asked]:
-    """The matrices that trials may be of: those that ran into their stores, the newest first, as they were then; the
-    one of the claims; `matrix.yaml` of the working folder. One that cannot be read any more is passed over.
+def matrices_at_hand(trials: Iterable[object], claims: Claims, matrix: Path | str | None = None) -> Iterator[Asked]:
+    """The matrices that trials may be of: the one that is named; those that ran into their stores, the newest first, as
+    they were then; the one of the claims; `matrix.yaml` of the working folder. One of these that cannot be read any
+    more is passed over.
 
     Args:
         trials: paths among them are looked into.
+
+    Raises:
+        MatrixError: the one that is named is wrong, or not there.
     """
+    if matrix is not None:
+        yield read_asked(Path(matrix))
     runs = [run for path in trials if isinstance(path, Path | str) for run in read_runs(path)]
     known = {(name, run.matrix_text): None for run in reversed(runs) if (name := matrix_in(run.arguments))}
     for name, text in known:

@@ -12,6 +12,7 @@ from harness.report.origin import UNKNOWN_MATRIX, matrix_in
 from harness.report.reproduce import NOT_KNOWN, again
 from harness.results.lines import write_lines
 from harness.results.store import Store
+from tests.commands import claimbench
 from tests.judgement.claiming import make_claim, trials_of
 from tests.report.reading import see
 
@@ -112,6 +113,17 @@ def test_json_lines_of_no_matrix_at_hand_say_so(folder: Path) -> None:
     assert NOT_KNOWN in markdown
     assert runs(markdown)[0] == f"claimbench run --matrix {UNKNOWN_MATRIX} --rounds 5 --study precision"
     assert "What does bf16 give" not in markdown
+
+
+def test_the_matrix_that_is_named_counts(folder: Path) -> None:
+    write_lines(trials_of(harness.read_matrix("examples/mine.yaml")), Path("t.jsonl"))
+    assert claimbench("report", "t.jsonl", "--output", "out", "--matrix", "examples/mine.yaml", cwd=folder).code == 0
+    text = Path("out/report.md").read_text(encoding="utf-8")
+    assert "What does bf16 give here?" in text
+    assert "claimbench run --matrix examples/mine.yaml" in text
+    wrong = claimbench("report", "t.jsonl", "--matrix", "nowhere.yaml", cwd=folder)
+    assert wrong.code == 2
+    assert "nowhere.yaml" in wrong.err
 
 
 def test_a_matrix_that_was_edited_or_removed_since_is_still_the_one_that_ran(folder: Path) -> None:
