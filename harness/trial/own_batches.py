@@ -86,8 +86,7 @@ def sizes(batch: Any, tokens: Callable[[Any], int] | None) -> Sizes:
     Where a batch holds no whole numbers (pictures) its samples count in place of tokens.
     """
     parts = tensors(batch)
-    named = dict(parts)
-    ids = named.get("input_ids")
+    ids = _named(parts, "input_ids")
     if ids is None:
         ids = next((part for _, part in parts if part.dtype in _WHOLE and part.ndim > 1), None)
     first = ids if ids is not None else parts[0][1] if parts else None
@@ -96,14 +95,13 @@ def sizes(batch: Any, tokens: Callable[[Any], int] | None) -> Sizes:
         count = int(tokens(batch))
         return count, samples, count
     count = ids.numel() if ids is not None else samples
-    mask = named.get("attention_mask")
+    mask = _named(parts, "attention_mask")
     return count, samples, count if mask is None or mask.shape != getattr(ids, "shape", None) else mask.sum()
 
 
-def is_padded(batch: Any) -> bool:
-    """Whether a mask leaves something out."""
-    mask = dict(tensors(batch)).get("attention_mask")
-    return mask is not None and not bool((mask != 0).all())
+def _named(parts: Iterable[tuple[str, torch.Tensor]], wanted: str) -> torch.Tensor | None:
+    """The first tensor of that name, wherever it lies in the batch; None where there is none."""
+    return next((part for name, part in parts if name.rpartition(".")[2] == wanted), None)
 
 
 def batch_hash(batch: Any) -> str:

@@ -37,8 +37,6 @@ class OwnStep:
     """Axes that the question is about."""
     transformers: Any
     """The transformers model in the step's model, or None."""
-    padded: bool
-    """Whether the first batch has a mask that leaves something out."""
     file: Path
     applied: frozenset[str] = frozenset()
     """Named axes that the harness itself puts into effect."""
@@ -88,7 +86,7 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     first = next(batches)
     own = OwnStep(
         source=source, file=file, build=build, step=step, named=foreign.named_axes(run.spec),
-        transformers=transformers_in(step.model), padded=own_batches.is_padded(first),
+        transformers=transformers_in(step.model),
     )  # fmt: skip
     own.figures.update(
         first_batch_sha256=own_batches.batch_hash(first), first_weights_sha256=own_batches.weights_hash(step.model)
@@ -159,8 +157,9 @@ def _has_gradients(model: nn.Module) -> bool:
 def _no_kernel(own: OwnStep) -> str:
     return (
         "the attention kernel that was asked for does not take what the model hands to scaled_dot_product_attention: a "
-        "written-out attention mask, or a data type or head size that it does not support. Flash takes no mask but the "
-        f"causal one (is_causal=True); drop the mask in {own.source}, or ask for attention=sdpa"
+        "written-out attention mask (compiled, transformers writes out one of ones too), or a data type or head size "
+        "that it does not support. Flash takes no mask but the causal one (is_causal=True); drop the mask in "
+        f"{own.source}, or ask for attention=sdpa"
     )
 
 
