@@ -19,8 +19,14 @@ Sizes = tuple[int, int, int | torch.Tensor]
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
-def endless(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, file: Path) -> Iterator[Any]:
+def endless(
+    batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, file: Path, ends: list[int] | None = None
+) -> Iterator[Any]:
     """The batches, over and over.
+
+    Args:
+        batches: what the user returned; source, file: for words.
+        ends: gets the number of batches up to the end of each pass, as soon as it is known.
 
     Raises:
         WorkloadError: there are none, they cannot be gone through again, or drawing one raises.
@@ -37,6 +43,8 @@ def endless(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, f
                 "function that begins anew" if passes else f"{source}: there is no batch"
             )  # fmt: skip
         passes += 1
+        if ends is not None:
+            ends.append(ends[-1] + count if ends else count)
 
 
 def _one_pass(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, file: Path) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,14 @@ from harness.trial.outcome import Outcome
 if TYPE_CHECKING:
     from harness.trial.spec import TrialResult
     from harness.trial.training import TrainingRun
+
+
+#: Figures by which trials of one seed are held together.
+BATCH, WEIGHTS = "first_batch_sha256", "first_weights_sha256"
+#: Figure: of the batches of the warm-up, this many at most: a loader's workers take turns.
+BATCHES, MOST_HASHED = "warmup_batches_sha256", 16
+#: Figure: whether the first loss drew from torch's random numbers.
+DRAWS = "draws"
 
 
 @dataclass(kw_only=True)
@@ -43,6 +51,10 @@ class OwnStep:
     figures: dict[str, Any] = field(default_factory=dict)
     began: bool = False
     """Whether its loss was called."""
+    samples: list[int] = field(default_factory=list)
+    """Of each batch that a step took, in order."""
+    ends: list[int] = field(default_factory=list)
+    """Number of batches up to the end of each pass through them."""
 
     def blocks(self) -> list[nn.Module]:
         """The model's repeated blocks; none where none are found."""
@@ -82,15 +94,14 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     build = custom.load(run.spec.model)
     step = custom.call(build, source, run.device, run.spec.settings, run.spec.seed)
     custom.seed_everything(run.spec.seed + 1)
-    batches = own_batches.endless(step.batches, source, file)
+    ends: list[int] = []
+    batches = own_batches.endless(step.batches, source, file, ends)
     first = next(batches)
     own = OwnStep(
         source=source, file=file, build=build, step=step, named=foreign.named_axes(run.spec),
-        transformers=transformers_in(step.model),
+        transformers=transformers_in(step.model), ends=ends,
     )  # fmt: skip
-    own.figures.update(
-        first_batch_sha256=own_batches.batch_hash(first), first_weights_sha256=own_batches.weights_hash(step.model)
-    )
+    own.figures.update({BATCH: own_batches.batch_hash(first), WEIGHTS: own_batches.weights_hash(step.model)})
     run.own = own
     left = foreign.left_to_apply(run, own, techniques)
     axes = {axis.name for technique in left for axis in technique.axes}
@@ -105,11 +116,27 @@ def _hang_in(run: TrainingRun, own: OwnStep, batches: Any) -> None:
     run.config = getattr(own.transformers or step.model, "config", None)
     run.batches = batches
     run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=bool(run.cell["non_blocking"]))
-    tokens = own_parts.tokens(own)
-    run.sizes = lambda batch: own_batches.sizes(batch, tokens)
+    run.sizes = _counter(run, own)
     run.loss_of = lambda batch: loss_of(own, own.step, run.call, batch)
     run.backward = own_parts.backward(own, run.backward)
     run.make_optimizer = own_parts.optimizer(own) or run.make_optimizer
+
+
+def _counter(run: TrainingRun, own: OwnStep) -> Callable[[Any], own_batches.Sizes]:
+    """Counts a batch, and notes what shows its size and, in the warm-up, its values."""
+    tokens = own_parts.tokens(own)
+    hashed = min(run.spec.warmup_steps * run.accumulation, MOST_HASHED)
+    digest = hashlib.sha256()
+
+    def counted(batch: Any) -> own_batches.Sizes:
+        found = own_batches.sizes(batch, tokens)
+        if len(own.samples) < hashed:
+            digest.update(own_batches.batch_hash(batch).encode())
+            own.figures[BATCHES] = digest.hexdigest()[:16]
+        own.samples.append(found[1])
+        return found
+
+    return counted
 
 
 def after_process(run: TrainingRun) -> None:
@@ -129,7 +156,8 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
         WorkloadError: it raises, or gives no scalar with gradient.
     """
     name = partial(own_parts.named, "loss", step.loss, own)  # called where there is a fault: this is in every step
-    first, own.began = not own.began and not _has_gradients(own.step.model), True
+    fresh, own.began = not own.began, True
+    first, before = fresh and not _has_gradients(own.step.model), random_state() if fresh else ()
     with custom.blamed(f"the loss of {own.source}", own.file):
         try:
             loss = step.loss(model, batch)
@@ -137,6 +165,8 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
             if "No available kernel" in str(error):
                 raise WorkloadError(_no_kernel(own)) from error
             raise
+    if fresh:
+        own.figures[DRAWS] = random_state() != before
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise WorkloadError(f"{name()} returned {shape}; it must return a scalar tensor")
@@ -148,6 +178,14 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
             "checkpointing met inputs without one"
         )
     return loss
+
+
+def random_state() -> tuple[bytes, ...]:
+    """Of torch's generators: it moves where something is drawn, as dropout and noise are."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states.append(torch.cuda.get_rng_state())
+    return tuple(state.numpy().tobytes() for state in states)
 
 
 def _has_gradients(model: nn.Module) -> bool:

@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from harness import TrainingStep
 
 ROWS, LENGTH = 4, 16
 
@@ -76,3 +80,90 @@ def end_to_end(device: Any, settings: Mapping[str, Any]) -> Any:
 def unmasked(device: Any, settings: Mapping[str, Any]) -> Any:
     made = [torch.randint(0, 64, (ROWS, LENGTH)) for _ in range(6)]
     return language_model(), made, lambda model, ids: model(ids, labels=ids, use_cache=False).loss
+
+
+# -- that have no fp32 gradient to be held against ---------------------------------------------------------------------
+
+
+def vectors(count: int = 6) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [(torch.randn(8, 16), torch.randn(8, 1)) for _ in range(count)]
+
+
+def squares(model: nn.Module, batch: Any) -> torch.Tensor:
+    return functional.mse_loss(model(batch[0]), batch[1])
+
+
+def regression() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 1))
+
+
+def plain(device: Any, settings: Mapping[str, Any]) -> Any:
+    return regression(), vectors(), squares
+
+
+def casts_by_itself(device: Any, settings: Mapping[str, Any]) -> Any:
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        with torch.autocast(device.type, torch.bfloat16):
+            return squares(model, batch).float()
+
+    return regression(), vectors(), loss
+
+
+def draws_noise(device: Any, settings: Mapping[str, Any]) -> Any:
+    return (
+        regression(),
+        vectors(),
+        lambda model, batch: squares(model, (batch[0] + torch.randn_like(batch[0]), batch[1])),
+    )
+
+
+def drops_by_function(device: Any, settings: Mapping[str, Any]) -> Any:
+    return regression(), vectors(), lambda model, batch: squares(model, (functional.dropout(batch[0]), batch[1]))
+
+
+KEPT: list[Any] = []
+
+
+def keeps_its_model(device: Any, settings: Mapping[str, Any]) -> Any:
+    """As one that is made at module level: the second call gives what the first has trained."""
+    if not KEPT:
+        KEPT.append(regression())
+    return KEPT[0], vectors(), squares
+
+
+def draws_on(device: Any, settings: Mapping[str, Any]) -> Any:
+    """As from a generator at module level: its second call goes on where the first ended."""
+    KEPT.append(None)
+    return regression(), [(x + len(KEPT), y) for x, y in vectors()], squares
+
+
+def rounds_its_weights(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Honours precision, so that its weights round otherwise where it is to be fp32."""
+    dtype = torch.bfloat16 if settings["precision"] == "bf16" else torch.float32
+
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        weight = next(model.parameters()).dtype
+        return squares(model, (batch[0].to(weight), batch[1].to(weight))).float()
+
+    return TrainingStep(model=regression().to(dtype), batches=vectors(), loss=loss, honours={"precision"})
+
+
+# -- of uneven size ----------------------------------------------------------------------------------------------------
+
+
+def loader_that_drops_nothing(device: Any, settings: Mapping[str, Any]) -> Any:
+    """20 samples: with batches of 8 the last one of a pass has 4."""
+    samples = TensorDataset(torch.randn(20, 16), torch.randn(20, 1))
+    return regression(), DataLoader(samples, batch_size=settings["batch_size"]), squares
+
+
+def uneven_everywhere(device: Any, settings: Mapping[str, Any]) -> Any:
+    made = [(torch.randn(rows, 16), torch.randn(rows, 1)) for rows in (8, 5, 8, 3, 7, 8)]
+    return regression(), made, squares
+
+
+def ids_to_shift(device: Any, settings: Mapping[str, Any]) -> Any:
+    """One id more than the length: inputs are all but the last, targets all but the first."""
+    made = [torch.randint(0, 64, (ROWS, settings["sequence_length"] + 1)) for _ in range(6)]
+    model = nn.Sequential(nn.Embedding(64, 16), nn.Linear(16, 64))
+    return model, made, lambda model, ids: functional.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:])
