@@ -14,6 +14,7 @@ from torch import nn
 
 from harness.techniques.base import Evidence, Inert, Technique
 from harness.techniques.layers import product_layer
+from harness.techniques.pruning import matrices
 from harness.techniques.registry import axis_table
 from harness.trial.model import blocks_of
 from harness.trial.reach import DATA_AXES, OUT_OF_REACH, cannot_be_applied
@@ -77,7 +78,9 @@ def why_not(axis: str, run: TrainingRun, own: OwnStep) -> str | None:
         return "the step brings an optimizer of its own"
     if axis == "checkpointing" and setting != "off" and own.transformers is None and not blocks(own.step.model):
         return "no list of blocks (nn.ModuleList or nn.Sequential) was found in the model"
-    return None
+    pruned = axis == "pruning" and setting != "off"
+    unfound = "no matrix was found in a list of blocks (nn.ModuleList or nn.Sequential) of the model"
+    return unfound if pruned and not matrices(blocks(own.step.model)) else None
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:

@@ -84,7 +84,8 @@ def _gradient(
         if not loss.requires_grad:
             raise Inert("the loss has no gradient")
         (loss / run.accumulation).backward()
-    return {name: part.grad.float() for name, part in step.model.named_parameters() if part.grad is not None}
+    found = {name: part.grad.float() for name, part in step.model.named_parameters() if part.grad is not None}
+    return {name: grad.to_dense() if grad.is_sparse else grad for name, grad in found.items()}
 
 
 def _same_beginning(own: OwnStep, step: TrainingStep, batch: Any) -> None:

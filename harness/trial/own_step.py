@@ -53,6 +53,8 @@ class OwnStep:
     """Whether its loss was called."""
     samples: list[int] = field(default_factory=list)
     """Of each batch that a step took, in order."""
+    halved: str = ""
+    """Of weights that the setting put into 16 bits: what to do where inputs do not fit to them."""
     ends: list[int] = field(default_factory=list)
     """Number of batches up to the end of each pass through them."""
 
@@ -145,6 +147,11 @@ def after_process(run: TrainingRun) -> None:
     foreign.adopt_attention(run, run.own)
     if "precision" in run.own.applied and run.parameter_dtype is not torch.float32:
         run.model.to(run.parameter_dtype)
+        dtype = str(run.parameter_dtype).removeprefix("torch.")
+        run.own.halved = (
+            f"precision={run.cell['precision']} has put the weights into {dtype}: cast floating inputs to "
+            "next(model.parameters()).dtype in loss, or ask for precision=amp-bf16"
+        )
     else:
         run.parameter_dtype = next(run.model.parameters()).dtype
 
@@ -164,6 +171,9 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
         except RuntimeError as error:
             if "No available kernel" in str(error):
                 raise WorkloadError(_no_kernel(own)) from error
+            if own.halved and "type" in str(error).lower():
+                told = custom.told(error, f"the loss of {own.source} raised", own.file)
+                raise WorkloadError(f"{told}; {own.halved}") from error
             raise
     if fresh:
         own.figures[DRAWS] = random_state() != before

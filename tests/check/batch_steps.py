@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -167,3 +168,70 @@ def ids_to_shift(device: Any, settings: Mapping[str, Any]) -> Any:
     made = [torch.randint(0, 64, (ROWS, settings["sequence_length"] + 1)) for _ in range(6)]
     model = nn.Sequential(nn.Embedding(64, 16), nn.Linear(16, 64))
     return model, made, lambda model, ids: functional.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:])
+
+
+# -- of other kinds ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A batch with names."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+class Moving:
+    """A batch that knows how to move, in place."""
+
+    def __init__(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        self.x, self.y = x, y
+
+    def to(self, device: torch.device) -> None:
+        """Gives nothing back, as some do."""
+        self.x, self.y = self.x.to(device), self.y.to(device)
+
+
+def named_squares(model: nn.Module, batch: Any) -> torch.Tensor:
+    return squares(model, (batch.x, batch.y))
+
+
+def of_a_dataclass(device: Any, settings: Mapping[str, Any]) -> Any:
+    return regression(), [Pair(*each) for each in vectors()], named_squares
+
+
+def that_move_themselves(device: Any, settings: Mapping[str, Any]) -> Any:
+    return regression(), [Moving(*each) for each in vectors()], named_squares
+
+
+def of_a_tokenizer(device: Any, settings: Mapping[str, Any]) -> Any:
+    """The loss reads attributes of a BatchEncoding."""
+    from transformers import BatchEncoding
+
+    made = [BatchEncoding({"input_ids": torch.randint(0, 64, (ROWS, LENGTH))}) for _ in range(6)]
+    return language_model(), made, lambda model, batch: model(batch.input_ids, labels=batch.input_ids).loss
+
+
+def graph(device: Any, settings: Mapping[str, Any]) -> Any:
+    made = [((torch.rand(8, 8) < 0.3).float().to_sparse(), *each) for each in vectors()]
+    return regression(), made, lambda model, batch: functional.mse_loss(model(batch[0] @ batch[1]), batch[2])
+
+
+def without_tensors(device: Any, settings: Mapping[str, Any]) -> Any:
+    return regression(), [["a text", 3]] * 6, squares
+
+
+# -- of the model ------------------------------------------------------------------------------------------------------
+
+
+def without_a_shape(device: Any, settings: Mapping[str, Any]) -> Any:
+    return nn.Sequential(nn.LazyLinear(8), nn.Linear(8, 1)), vectors(), squares
+
+
+def sparse_gradients(device: Any, settings: Mapping[str, Any]) -> Any:
+    made = [torch.randint(0, 64, (ROWS, LENGTH)) for _ in range(6)]
+    return TrainingStep(
+        model=nn.EmbeddingBag(64, 8, sparse=True), batches=made,
+        loss=lambda model, ids: model(ids).square().mean(),
+        optimizer=lambda parameters: torch.optim.SparseAdam(list(parameters)),
+    )  # fmt: skip

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from harness.trial import own_batches
+from harness.trial import custom, own_batches
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
-from tests.check import test_own_step
+from tests.check import batch_steps, test_own_step
 from tests.check.batch_steps import ROWS
 
 STEPS = Path(__file__).with_name("batch_steps.py")
@@ -95,3 +96,69 @@ def test_ids_that_the_loss_shifts_are_one_longer() -> None:
     result = trial("ids_to_shift", sequence_length=32, batch_size=ROWS)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert result.evidence["sequence_length"]["word"] == "4 samples of 33 tokens"
+
+
+@pytest.mark.parametrize(
+    ("build", "samples"),
+    [("of_a_dataclass", 8), ("that_move_themselves", 8), ("of_a_tokenizer", ROWS), ("graph", 8)],
+)
+def test_batches_of_other_kinds_are_trained_on_and_counted(build: str, samples: int) -> None:
+    result = trial(build, batch_size=samples, gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["gradient_check"]["error"] < 1e-5
+
+
+@pytest.mark.parametrize("build", ["of_a_dataclass", "that_move_themselves", "graph"])
+def test_a_batch_of_another_kind_moves_and_is_known_by_its_values(build: str) -> None:
+    step = custom.call(getattr(batch_steps, build), "a step", torch.device("cpu"), {}, seed=1)
+    first, second = step.batches[0], step.batches[1]
+    there = own_batches.moved(first, torch.device("meta"), non_blocking=False)
+    assert type(there) is type(first)
+    assert {part.device.type for _, part in own_batches.tensors(there)} == {"meta"}
+    assert {part.device.type for _, part in own_batches.tensors(first)} == {"cpu"}, "the user's own stays"
+    assert own_batches.batch_hash(first) != own_batches.batch_hash(second)
+    assert own_batches.batch_hash(first) == own_batches.batch_hash(copy.deepcopy(first))
+
+
+def test_a_sequence_that_is_packed_keeps_its_lengths_on_the_host() -> None:
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    there = own_batches.moved(packed, torch.device("meta"), non_blocking=True)
+    assert (there.data.device.type, there.batch_sizes.device.type) == ("meta", "cpu")
+
+
+def test_a_batch_in_which_no_tensor_is_found_is_refused() -> None:
+    result = trial("without_tensors")
+    assert result.outcome is Outcome.CRASH
+    assert (
+        "no tensor was found in the first batch, a list; a batch is a tensor, or tensors in a mapping" in result.reason
+    )
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_layer_without_a_shape_is_named_with_what_to_do() -> None:
+    reason = "the shape of the parameter 0.weight is not known yet, as in an nn.LazyLinear; run one batch through"
+    assert reason in trial("without_a_shape").reason
+
+
+def test_sparse_gradients_are_measured_and_compared() -> None:
+    result = trial("sparse_gradients", gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["figures"]["bad_gradients"] == 0
+    assert result.measured["figures"]["zero_gradients"] == 0
+    assert result.measured["gradient_check"]["error"] < 1e-5
+
+
+def test_inputs_that_do_not_fit_to_weights_in_16_bits_are_not_blamed_on_the_loss_alone() -> None:
+    result = trial("plain", precision="bf16")
+    assert result.outcome is Outcome.CRASH
+    assert "precision=bf16 has put the weights into bfloat16: cast floating inputs" in result.reason
+    assert "at line" in result.reason
+
+
+def test_pruning_without_a_block_says_so() -> None:
+    result = trial("plain", pruning=0.5)
+    assert result.outcome is Outcome.INERT
+    assert "pruning=0.5 cannot be applied" in result.reason
+    assert "no matrix was found in a list of blocks" in result.reason
