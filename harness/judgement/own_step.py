@@ -42,7 +42,7 @@ def _drawn_anew(block: BlockResult) -> str:
     for one, other in _same_seed(block):
         for name, words in ((BATCH, "other data"), (BATCHES, "other data"), (WEIGHTS, "other first weights")):
             first, second = one.figures.get(name), other.figures.get(name)
-            if first != second:
+            if None not in (first, second) and first != second:  # older trials have no hash of their warm-up
                 return (
                     f"build gives {words} at each call: two trials of the same seed and settings (round {one.round}, "
                     f"{one.arm} and {other.arm}) began differently, so no difference between arms means anything; draw "

@@ -64,7 +64,7 @@ def _chance(arm: Sequence[Record], plain: Sequence[Record], cell: Mapping[str, S
     """Why the arms of a user's step differ by chance; nothing for built-in workloads, whose trials say none of it."""
     pairs, _ = matched(arm, plain)
     seen = [(one.figures, other.figures) for one, other in pairs]
-    if any(one.get(BATCHES) != other.get(BATCHES) for one, other in seen):
+    if any(BATCHES in one and BATCHES in two and one[BATCHES] != two[BATCHES] for one, two in seen):
         workers = cell.get("workers") != baseline.get("workers")
         why = ": torch gives each loader worker random numbers of its own" if workers else ""
         return f"the arms had other batches in the same round{why}"

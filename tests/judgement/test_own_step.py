@@ -194,3 +194,9 @@ def test_workers_that_give_the_same_batches_owe_the_same_losses(apart: float) ->
 def test_a_loss_that_draws_owes_other_kernels_no_more_than_two_seeds(cell: Any, draws: bool, word: Word) -> None:
     """A quarter of what two seeds differ by was asked of a compiled step with dropout: 0.05 here."""
     assert by_chance(cell, 0.1, draws=draws).word is word
+
+
+def test_trials_from_before_the_warm_up_was_hashed_are_judged_with_those_from_after() -> None:
+    hashed = {"warmup_batches_sha256": "b"}
+    records = [marked(each, **(hashed if each.control else {})) for each in make_records([study()])]
+    assert judged(records).word is Word.CONFIRMED
