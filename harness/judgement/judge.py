@@ -82,7 +82,7 @@ def _find(claim: Claim, metric: Metric | None, site: Site, blocks: Sequence[Bloc
     """The finding by the form of the claim."""
     if claim.form == "limit" and metric is not None:
         return judge_limit(claim, metric, site, blocks)
-    absent = standing(site, metric) or doubt(site)
+    absent = standing(site, metric) or doubt(site, metric)
     if absent is not None:
         return Finding(word=absent.word, reason=absent.reason)
     if claim.expect is not None:

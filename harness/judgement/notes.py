@@ -10,6 +10,7 @@ from harness.experiment.scale import SMOKE
 from harness.judgement.claims import show_settings
 from harness.judgement.judged import ArmResult, Interval
 from harness.judgement.metrics import METRICS, Metric, Statistic
+from harness.judgement.own_step import broken_rounds
 from harness.judgement.pairs import computed, pair_key
 from harness.judgement.parity import Demand, demand_of
 from harness.judgement.site import IN_SMOKE, Site, made_how
@@ -34,7 +35,8 @@ def notes_on(site: Site, interval: Interval | None, metrics: Sequence[Metric] = 
     timed = any(metric.statistic.has_interval for metric in judged)
     passed = [*_noise(site, judged), *(_waits(site) if interval else []), *_drift(site)] if timed else []
     return [*_tiny(site), *_suspect(site), *_control_strays(site), *_older(site), *_dropped(site, interval),
-            *_elsewhere(site, judged[0]), *_strayed(site), *_gradient_unseen(site, judged), *passed]  # fmt: skip
+            *_elsewhere(site, judged[0]), *_broken(site, judged),
+            *_strayed(site), *_gradient_unseen(site, judged), *passed]  # fmt: skip
 
 
 def _tiny(site: Site) -> list[str]:
@@ -80,6 +82,16 @@ def _dropped(site: Site, interval: Interval | None) -> list[str]:
     why = "; ".join(f"{arm.name}: {arm.reason}" for arm in site.arms if arm.reason)
     whole = interval.rounds + interval.dropped
     return [f"{interval.dropped} of {rounds(whole)} were dropped because an arm failed{f' ({why})' if why else ''}"]
+
+
+def _broken(site: Site, judged: Sequence[Metric]) -> list[str]:
+    """Rounds in which a user's step trained nothing in the end: parity leaves them out. Where that leaves none, the
+    verdict itself says so of what hangs on it."""
+    broken, whole = broken_rounds(site)
+    if len(broken) == whole and any(metric.gated for metric in judged):
+        return []
+    where = f"in {len(broken)} of {rounds(whole)} the loss of {site.baseline.name} becomes infinite or no number"
+    return [f"{where} (from step {broken[0][1]} on in round {broken[0][0]})"] if broken else []
 
 
 def _strayed(site: Site) -> list[str]:

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from harness.judgement.judged import ArmResult, BlockResult, Word
+from harness.judgement.metrics import Metric
 from harness.judgement.pairs import matched
 from harness.judgement.parity import effective_batch, finite
+from harness.judgement.same_training import BATCHES
 from harness.judgement.site import Absent, Site
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
@@ -27,18 +29,20 @@ LEAVE_A_MARK = frozenset({
 })  # fmt: skip
 
 
-def doubt(site: Site) -> Absent | None:
+def doubt(site: Site, metric: Metric | None = None) -> Absent | None:
     """Why the arms of a user's step must not be compared; None where they may."""
     reason = _drawn_anew(site.block) or _no_number(site.baseline) or _ignored(site.arm, site.baseline)
+    if not reason and metric is not None and metric.gated:
+        reason = _diverged(site)
     return Absent(word=Word.INVALID, reason=reason) if reason else None
 
 
 def _drawn_anew(block: BlockResult) -> str:
     """Baseline and control of a round have the same seed and the same settings: everything must be the same."""
     for one, other in _same_seed(block):
-        for name, words in ((BATCH, "other data"), (WEIGHTS, "other first weights")):
+        for name, words in ((BATCH, "other data"), (BATCHES, "other data"), (WEIGHTS, "other first weights")):
             first, second = one.figures.get(name), other.figures.get(name)
-            if first != second:
+            if None not in (first, second) and first != second:  # older trials have no hash of their warm-up
                 return (
                     f"build gives {words} at each call: two trials of the same seed and settings (round {one.round}, "
                     f"{one.arm} and {other.arm}) began differently, so no difference between arms means anything; draw "
@@ -64,6 +68,28 @@ def _no_number(baseline: ArmResult) -> str:
                 "logarithm of none, or a fully masked row in what build returns"
             )
     return ""
+
+
+def _diverged(site: Site) -> str:
+    """No round is left in which the baseline trained to the end, so that parity has nothing to compare with."""
+    broken, whole = broken_rounds(site)
+    if not broken or len(broken) < whole:
+        return ""
+    number, step = broken[0]
+    return (
+        f"the loss of {site.baseline.name} becomes infinite or no number in every round (from step {step} on in round "
+        f"{number}), so nothing says whether the arms trained the same; choose a smaller learning rate, or look for "
+        "what overflows in what build returns"
+    )
+
+
+def broken_rounds(site: Site) -> tuple[list[tuple[int, int]], int]:
+    """Rounds in which the loss of a user's step in the baseline became no number, each with the step from 1, and the
+    number of all rounds that are compared."""
+    pairs, _ = matched(site.arm.trials, site.baseline.trials)
+    plain = [trial for _, trial in pairs if BATCH in trial.figures and trial.losses]
+    firsts = [(each.round, next((n for n, loss in enumerate(each.losses, 1) if not finite(loss)), 0)) for each in plain]
+    return [(number, step) for number, step in firsts if step], len(plain)
 
 
 def _same_seed(block: BlockResult) -> Iterator[tuple[Record, Record]]:

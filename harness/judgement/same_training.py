@@ -9,10 +9,13 @@ from dataclasses import replace
 from harness.experiment.axes import Setting
 from harness.judgement.judged import Parity
 from harness.judgement.pairs import computed, matched
-from harness.judgement.parity import LossPairs, judge_parity, seed_gap
+from harness.judgement.parity import Demand, LossPairs, demand_of, judge_parity, seed_gap
 from harness.judgement.site import Site
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
+
+#: Figures of a user's step: a hash of the batches of the warm-up, and whether its loss draws random numbers.
+BATCHES, DRAWS = "warmup_batches_sha256", "draws"
 
 
 def parity_at(site: Site) -> Parity:
@@ -52,7 +55,22 @@ def parity_with(trials: Sequence[Record], cell: Mapping[str, Setting], other: Se
     good = [trial for trial in trials if trial.outcome is Outcome.OK]
     if not good:
         return Parity(word="not checked: no trial is ok", holds=None)
-    return judge_parity(cell, baseline, computed(trials), replace(alone, pairs=loss_curves(good, other)))
+    chance = _chance(good, other, cell, baseline)
+    return judge_parity(cell, baseline, computed(trials), replace(alone, pairs=loss_curves(good, other), chance=chance))
+
+
+def _chance(arm: Sequence[Record], plain: Sequence[Record], cell: Mapping[str, Setting],
+            baseline: Mapping[str, Setting]) -> str:  # fmt: skip
+    """Why the arms of a user's step differ by chance; nothing for built-in workloads, whose trials say none of it."""
+    pairs, _ = matched(arm, plain)
+    seen = [(one.figures, other.figures) for one, other in pairs]
+    if any(BATCHES in one and BATCHES in two and one[BATCHES] != two[BATCHES] for one, two in seen):
+        workers = cell.get("workers") != baseline.get("workers")
+        why = ": torch gives each loader worker random numbers of its own" if workers else ""
+        return f"the arms had other batches in the same round{why}"
+    if demand_of(cell, baseline)[0] is Demand.ROUNDING and any(one.get(DRAWS) and two.get(DRAWS) for one, two in seen):
+        return "the loss draws random numbers, and other kernels draw others"
+    return ""
 
 
 def loss_curves(arm: Sequence[Record], plain: Sequence[Record]) -> tuple[tuple[list[float], list[float]], ...]:

@@ -65,6 +65,7 @@ class Attention(Technique):
     )
     stage = Stage.PROCESS
     packages = ("flash-attn",)
+    revised = "a padding mask of one's own step was dropped"
     requirement = "sdpa-efficient, sdpa-cudnn: a GPU; flash2: a GPU, flash-attn, bf16 (or fp16 where the build has it)"
     proof = (
         "name of the attention kernel in a one-step profile; "
@@ -76,6 +77,9 @@ class Attention(Technique):
 
     def uses(self, cell: Cell) -> tuple[str, ...]:
         return self.packages if cell["attention"] == "flash2" else ()
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["attention"] in _BACKENDS else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["attention"]
@@ -95,8 +99,8 @@ class Attention(Technique):
         setting = str(cell["attention"])
         run.attention = {"eager": "eager", "flash2": "flash_attention_2"}.get(setting, "sdpa")
         if setting in _BACKENDS:
-            if cell["batching"] == "fixed" and not (run.own is not None and run.own.padded):
-                run.attention = _register_maskless()
+            if cell["batching"] == "fixed":
+                run.attention = _register_maskless() if run.own is None else _register_own()
             # entered before the first call and held: a graph compiled under one choice must not serve another
             run.held.enter_context(sdpa_kernel(getattr(SDPBackend, _BACKENDS[setting])))
         if setting == "flash2" and cell["batching"] == "packed":
@@ -181,6 +185,26 @@ def _register_maskless() -> str:
     AttentionInterface.register("sdpa_maskless", sdpa_attention_forward)
     AttentionMaskInterface.register("sdpa_maskless", lambda *_, **__: None)
     return "sdpa_maskless"
+
+
+def _register_own() -> str:
+    """transformers' SDPA for batches of a user's own: without a mask where there is nothing but the causal one.
+
+    A mask that the step passes stays, and so do windows, documents laid end to end and whatever else a model adds.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    def mask(*args: Any, **said: Any) -> Any:
+        window, skips = said.get("local_size"), ("allow_is_causal_skip", "allow_is_bidirectional_skip")
+        whole = said.get("q_length") == said.get("kv_length") and (window is None or said["kv_length"] < window)
+        plain = whole and said.get("attention_mask") is None and any(said.get(skip) for skip in skips)
+        return None if plain else sdpa_mask(*args, **said)
+
+    AttentionInterface.register("sdpa_own", sdpa_attention_forward)
+    AttentionMaskInterface.register("sdpa_own", mask)
+    return "sdpa_own"
 
 
 def _flash2_refusal(environment: Environment, cell: Cell, *, half: bool) -> str | None:

@@ -29,11 +29,32 @@ def shard_of(tensor: Any) -> Any:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
+def entries_of(gradient: Any) -> Any:
+    """A gradient's entries on this rank as a plain tensor: of a sparse one, as embeddings may have, those it has."""
+    part = shard_of(gradient)
+    return part.coalesce().values() if part.is_sparse else part
+
+
 def value_of(parameter: Any) -> Any:
     """The weights that this rank holds: all of them, or its shard."""
     if hasattr(parameter, "ds_tensor"):
         return parameter.ds_tensor
     return shard_of(parameter)
+
+
+def plain_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What has storages: a plain tensor itself, of a sparse one its parts; nothing of a layout that is not known."""
+    import torch
+
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return ()
 
 
 class SavedActivations:
@@ -55,6 +76,10 @@ class SavedActivations:
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
+        if tensor.layout is not torch.strided:
+            for part in plain_parts(tensor):
+                self._pack(part)
+            return tensor
         whole = tensor if tensor._base is None else tensor._base
         if type(tensor) is torch.Tensor and not isinstance(whole, torch.nn.Parameter):
             storage = tensor.untyped_storage()

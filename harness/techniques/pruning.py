@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from harness.experiment.axes import Axis
@@ -45,12 +46,12 @@ class Pruning(Technique):
             return
         from torch.nn.utils import prune
 
-        for layer in _matrices(run):
+        for layer in matrices(run.blocks()):
             prune.l1_unstructured(layer, name="weight", amount=float(cell["pruning"]))
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         wanted = float(cell["pruning"])
-        layers = _matrices(run)
+        layers = matrices(run.blocks())
         zeros = sum(int((layer.weight == 0).sum()) for layer in layers)
         size = sum(int(layer.weight.numel()) for layer in layers)
         share = zeros / size if size else 0.0
@@ -61,8 +62,9 @@ class Pruning(Technique):
         )  # fmt: skip
 
 
-def _matrices(run: TrainingRun) -> list[Any]:
+def matrices(blocks: Iterable[Any]) -> list[Any]:
+    """The layers in blocks whose weight is a matrix."""
     return [
-        module for block in run.blocks() for module in block.modules()
+        module for block in blocks for module in block.modules()
         if getattr(module, "weight", None) is not None and module.weight.ndim == 2
     ]  # fmt: skip

@@ -60,7 +60,8 @@ class TrainingStep:
     """On the device, in train mode."""
     batches: Iterable[Any] | Callable[[], Iterable[Any]]
     """A list, a DataLoader, or a function that begins anew. The same seed must give the same batches; when they end
-    they begin again. A batch is a tensor, or a mapping or sequence of tensors; the harness moves it to the device."""
+    they begin again. A batch is a tensor, tensors in a mapping, sequence or dataclass, or an object with
+    `.to(device)`; the harness moves it to the device."""
     loss: Loss
     honours: Collection[str] = ()
     """Axes that `build` itself puts into effect, reading `settings[axis]`. The harness leaves these alone."""
@@ -182,6 +183,14 @@ def _options_problem(step: TrainingStep) -> str | None:
 
 
 def _model_problem(model: nn.Module, device: torch.device) -> str | None:
+    from torch.nn.parameter import is_lazy
+
+    unshaped = next((name for name, part in model.named_parameters() if is_lazy(part)), None)
+    if unshaped is not None:
+        return (
+            f"the shape of the parameter {unshaped} is not known yet, as in an nn.LazyLinear; run one batch through "
+            "the model in build"
+        )
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
         return "the model has no parameter that is trained (requires_grad)"

@@ -14,6 +14,7 @@ from torch import nn
 
 from harness.techniques.base import Evidence, Inert, Technique
 from harness.techniques.layers import product_layer
+from harness.techniques.pruning import matrices
 from harness.techniques.registry import axis_table
 from harness.trial.model import blocks_of
 from harness.trial.reach import DATA_AXES, OUT_OF_REACH, cannot_be_applied
@@ -77,7 +78,9 @@ def why_not(axis: str, run: TrainingRun, own: OwnStep) -> str | None:
         return "the step brings an optimizer of its own"
     if axis == "checkpointing" and setting != "off" and own.transformers is None and not blocks(own.step.model):
         return "no list of blocks (nn.ModuleList or nn.Sequential) was found in the model"
-    return None
+    pruned = axis == "pruning" and setting != "off"
+    unfound = "no matrix was found in a list of blocks (nn.ModuleList or nn.Sequential) of the model"
+    return unfound if pruned and not matrices(blocks(own.step.model)) else None
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
@@ -128,19 +131,30 @@ def dropout_of(model: nn.Module) -> str:
 
 
 def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
-    """Whether a step is as large as the named sizes ask for. A collator may pad to less than the whole length."""
-    a_step = run.facts["samples_a_step"]
-    samples, tokens = a_step / run.accumulation, run.facts["tokens_a_step"] / a_step
+    """Whether batches are as large as the named sizes ask for.
+
+    The last one of a pass may be smaller. A collator may pad to less than the whole length, and ids that the loss
+    shifts are one longer.
+    """
+    samples, tokens = max(own.samples), run.tokens / run.samples
+    smaller = [each for each in own.samples if each < samples]
+    last = {*own.ends, len(own.samples)}  # whether a pass ends with the latest batch is not known yet
+    inside = [each for number, each in enumerate(own.samples, 1) if each < samples and number not in last]
     facts = {"samples_a_batch": samples, "tokens_a_sample": tokens}
     faults = []
     wanted = run.cell.number("batch_size")
     if "batch_size" in own.named and samples != wanted:
         faults.append(f"a batch holds {samples:g} samples, not batch_size={wanted}")
+    elif "batch_size" in own.named and inside:
+        faults.append(f"batches hold {min(inside)} to {samples} samples, not batch_size={wanted} throughout")
     length = run.cell.number("sequence_length")
-    if "sequence_length" in own.named and not length / 2 < tokens <= length:
+    if "sequence_length" in own.named and not length / 2 < tokens <= length + 1:
         faults.append(f"a sample holds {tokens:g} tokens, not sequence_length={length}")
     reason = "; ".join(faults) + ": build must read it in settings" if faults else ""
-    return Evidence(holds=not faults, word=f"{samples:g} samples of {tokens:g} tokens", facts=facts, reason=reason)
+    rest = f", {min(smaller)} in the last batch of a pass" if smaller and not inside else ""
+    return Evidence(
+        holds=not faults, word=f"{samples:g} samples of {tokens:g} tokens{rest}", facts=facts, reason=reason
+    )
 
 
 def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:

@@ -54,6 +54,7 @@ def capture(run: TrainingRun) -> Gradient:
     for name, parameter in run.plain_model.named_parameters():
         if parameter.grad is not None:
             whole = parameter.grad.full_tensor() if hasattr(parameter.grad, "full_tensor") else parameter.grad
+            whole = whole.to_dense() if whole.is_sparse else whole
             # a copy, also of what lies on the CPU already: clipping changes gradients in place
             found[_plain(name)] = whole.detach().to("cpu", copy=True).div_(scale)
     return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from harness.techniques.kept import SavedActivations, shard_of
+from harness.techniques.kept import SavedActivations, entries_of
 from harness.trial import gradients, memory
 from harness.trial.clock import CudaClock, Times
 from harness.trial.host import between, read_host
@@ -126,7 +126,7 @@ def _dynamo_counters() -> Any:
 
 def gradient_health(run: TrainingRun) -> dict[str, int]:
     """Gradients that are not finite, and those below `ZERO` throughout, counted; one wait for the device."""
-    parts = [shard_of(part) for part in run.gradient_tensors()]
+    parts = [entries_of(part) for part in run.gradient_tensors()]
     if not parts:
         return {}
     # the largest entry as a norm, which needs no copy of the gradient as `abs().max()` does

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from harness.techniques.kept import shard_of
+from harness.techniques.kept import plain_parts, shard_of
 
 if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
@@ -59,10 +59,11 @@ def tensor_bytes(tensors: Iterable[Any], device: torch.device | None = None, see
             continue
         if device is not None and local.device.type != device.type:
             continue
-        storage = local.untyped_storage()
-        if storage.nbytes() and storage.data_ptr() not in seen:
-            seen.add(storage.data_ptr())
-            total += storage.nbytes()
+        for part in plain_parts(local):
+            storage = part.untyped_storage()
+            if storage.nbytes() and storage.data_ptr() not in seen:
+                seen.add(storage.data_ptr())
+                total += storage.nbytes()
     return total
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +21,26 @@ Sizes = tuple[int, int, int | torch.Tensor]
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
-def endless(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, file: Path) -> Iterator[Any]:
+def endless(
+    batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, file: Path, ends: list[int] | None = None
+) -> Iterator[Any]:
     """The batches, over and over.
 
+    Args:
+        batches: what the user returned; source, file: for words.
+        ends: gets the number of batches up to the end of each pass, as soon as it is known.
+
     Raises:
-        WorkloadError: there are none, they cannot be gone through again, or drawing one raises.
+        WorkloadError: there are none, the first holds no tensor, they cannot be gone through again, or drawing one
+            raises.
     """
     passes = 0
     while True:
         count = 0
         for batch in _one_pass(batches, source, file):
             count += 1
+            if not passes and count == 1:
+                _hold_tensors(batch, source)
             yield batch
         if not count:
             raise WorkloadError(
@@ -37,6 +48,18 @@ def endless(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, f
                 "function that begins anew" if passes else f"{source}: there is no batch"
             )  # fmt: skip
         passes += 1
+        if ends is not None:
+            ends.append(ends[-1] + count if ends else count)
+
+
+def _hold_tensors(batch: Any, source: str) -> None:
+    """Raises where nothing in a batch could be moved, counted or compared between trials."""
+    if not tensors(batch):
+        raise WorkloadError(
+            f"{source}: no tensor was found in the first batch, a {type(batch).__name__}; a batch is a tensor, or "
+            "tensors in a mapping, a sequence or a dataclass, or an object with a method to(device); turn numbers and "
+            "arrays into tensors in batches, not in loss"
+        )
 
 
 def _one_pass(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str, file: Path) -> Iterator[Any]:
@@ -49,28 +72,77 @@ def _one_pass(batches: Iterable[Any] | Callable[[], Iterable[Any]], source: str,
 
 
 def moved(batch: Any, device: torch.device, *, non_blocking: bool) -> Any:
-    """The batch on the device: a tensor, or tensors in mappings and sequences; what is none stays."""
+    """The batch on the device, of the kind that it was; what holds no tensor stays. The user's own is left alone."""
+
+    def move(part: Any) -> Any:
+        return moved(part, device, non_blocking=non_blocking)
+
     if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=non_blocking)
-    if isinstance(batch, Mapping):
-        return {name: moved(part, device, non_blocking=non_blocking) for name, part in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(moved(part, device, non_blocking=non_blocking) for part in batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(moved(part, device, non_blocking=non_blocking) for part in batch)
-    return batch
+        found: Any = batch.to(device, non_blocking=non_blocking)
+    elif isinstance(batch, Mapping):
+        found = _same_kind(batch, {name: move(part) for name, part in batch.items()})
+    elif _moves_itself(batch):
+        found = _moved_by_itself(batch, device, non_blocking=non_blocking)
+    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        found = copy.copy(batch)
+        for name, part in _fields(batch):
+            object.__setattr__(found, name, move(part))  # a frozen one too
+    elif isinstance(batch, list | tuple):
+        found = type(batch)(*map(move, batch)) if hasattr(batch, "_fields") else type(batch)(map(move, batch))
+    else:
+        found = batch
+    return found
+
+
+def _moved_by_itself(batch: Any, device: torch.device, *, non_blocking: bool) -> Any:
+    """Some move in place, as PyTorch Geometric's batches do, and may return nothing."""
+    made = copy.copy(batch)
+    found = made.to(device, non_blocking=True) if non_blocking else made.to(device)
+    return made if found is None else found
+
+
+def _same_kind(batch: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
+    """A mapping of the same type, such as a tokenizer's BatchEncoding, whose values are attributes too."""
+    if type(batch) is dict or not isinstance(batch, MutableMapping):
+        return parts
+    made = copy.copy(batch)
+    for name, part in parts.items():
+        made[name] = part
+    return made
+
+
+def _moves_itself(batch: Any) -> bool:
+    """Whether it is of a class of its own that knows how: a PackedSequence, a graph."""
+    return callable(getattr(batch, "to", None)) and not isinstance(batch, type)
+
+
+def _fields(batch: Any) -> list[tuple[str, Any]]:
+    return [(each.name, getattr(batch, each.name)) for each in dataclasses.fields(batch) if hasattr(batch, each.name)]
 
 
 def tensors(batch: Any) -> list[tuple[str, torch.Tensor]]:
     """The tensors of a batch with their names, in its own order."""
     if isinstance(batch, torch.Tensor):
         return [("", batch)]
-    parts: Iterable[tuple[Any, Any]] = ()
+    found = [(str(name), below, each) for name, part in _parts(batch) for below, each in tensors(part)]
+    return [(f"{name}.{below}" if below else name, each) for name, below, each in found]
+
+
+def _parts(batch: Any) -> Iterable[tuple[Any, Any]]:
+    """What a batch is made of, by name."""
     if isinstance(batch, Mapping):
-        parts = batch.items()
-    elif isinstance(batch, list | tuple):
-        parts = enumerate(batch)
-    return [(f"{name}.{below}" if below else str(name), each) for name, part in parts for below, each in tensors(part)]
+        return batch.items()
+    if isinstance(batch, list | tuple):
+        return enumerate(batch)
+    if isinstance(batch, type):
+        return ()
+    if dataclasses.is_dataclass(batch):
+        return _fields(batch)
+    if not _moves_itself(batch):
+        return ()
+    as_mapping = getattr(batch, "to_dict", None)
+    found = as_mapping() if callable(as_mapping) else getattr(batch, "__dict__", {})
+    return [(name, part) for name, part in found.items() if isinstance(part, torch.Tensor | Mapping | list | tuple)]
 
 
 def sizes_of(batch: Any) -> Sizes:
@@ -86,8 +158,7 @@ def sizes(batch: Any, tokens: Callable[[Any], int] | None) -> Sizes:
     Where a batch holds no whole numbers (pictures) its samples count in place of tokens.
     """
     parts = tensors(batch)
-    named = dict(parts)
-    ids = named.get("input_ids")
+    ids = _named(parts, "input_ids")
     if ids is None:
         ids = next((part for _, part in parts if part.dtype in _WHOLE and part.ndim > 1), None)
     first = ids if ids is not None else parts[0][1] if parts else None
@@ -96,24 +167,33 @@ def sizes(batch: Any, tokens: Callable[[Any], int] | None) -> Sizes:
         count = int(tokens(batch))
         return count, samples, count
     count = ids.numel() if ids is not None else samples
-    mask = named.get("attention_mask")
+    mask = _named(parts, "attention_mask")
     return count, samples, count if mask is None or mask.shape != getattr(ids, "shape", None) else mask.sum()
 
 
-def is_padded(batch: Any) -> bool:
-    """Whether a mask leaves something out."""
-    mask = dict(tensors(batch)).get("attention_mask")
-    return mask is not None and not bool((mask != 0).all())
+def _named(parts: Iterable[tuple[str, torch.Tensor]], wanted: str) -> torch.Tensor | None:
+    """The first tensor of that name, wherever it lies in the batch; None where there is none."""
+    return next((part for name, part in parts if name.rpartition(".")[2] == wanted), None)
 
 
 def batch_hash(batch: Any) -> str:
     """16 hexadecimal digits over names, shapes and values."""
     digest = hashlib.sha256()
     for name, part in tensors(batch):
-        plain = part.detach().cpu().contiguous()
-        digest.update(f"{name} {tuple(plain.shape)} {plain.dtype}".encode())
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(f"{name} {tuple(part.shape)} {part.dtype}".encode() if not part.is_nested else name.encode())
+        for plain in _strided(part.detach().cpu()):
+            digest.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def _strided(part: torch.Tensor) -> Sequence[torch.Tensor]:
+    """A tensor as plain ones: of a sparse one its places and values, of a nested one its parts."""
+    if part.is_nested:
+        return list(part.unbind())
+    if part.layout is torch.strided:
+        return (part,)
+    placed = part.to_sparse_coo().coalesce()
+    return placed.indices(), placed.values()
 
 
 def weights_hash(model: nn.Module) -> str:

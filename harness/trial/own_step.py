@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
 
 
+#: Figures by which trials of one seed are held together.
+BATCH, WEIGHTS = "first_batch_sha256", "first_weights_sha256"
+#: Figure: of the batches of the warm-up, this many at most: a loader's workers take turns.
+BATCHES, MOST_HASHED = "warmup_batches_sha256", 16
+#: Figure: whether the first loss drew from torch's random numbers.
+DRAWS = "draws"
+
+
 @dataclass(kw_only=True)
 class OwnStep:
     """A user's step in its trial."""
@@ -37,14 +45,18 @@ class OwnStep:
     """Axes that the question is about."""
     transformers: Any
     """The transformers model in the step's model, or None."""
-    padded: bool
-    """Whether the first batch has a mask that leaves something out."""
     file: Path
     applied: frozenset[str] = frozenset()
     """Named axes that the harness itself puts into effect."""
     figures: dict[str, Any] = field(default_factory=dict)
     began: bool = False
     """Whether its loss was called."""
+    samples: list[int] = field(default_factory=list)
+    """Of each batch that a step took, in order."""
+    halved: str = ""
+    """Of weights that the setting put into 16 bits: what to do where inputs do not fit to them."""
+    ends: list[int] = field(default_factory=list)
+    """Number of batches up to the end of each pass through them."""
 
     def blocks(self) -> list[nn.Module]:
         """The model's repeated blocks; none where none are found."""
@@ -84,15 +96,14 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     build = custom.load(run.spec.model)
     step = custom.call(build, source, run.device, run.spec.settings, run.spec.seed)
     custom.seed_everything(run.spec.seed + 1)
-    batches = own_batches.endless(step.batches, source, file)
+    ends: list[int] = []
+    batches = own_batches.endless(step.batches, source, file, ends)
     first = next(batches)
     own = OwnStep(
         source=source, file=file, build=build, step=step, named=foreign.named_axes(run.spec),
-        transformers=transformers_in(step.model), padded=own_batches.is_padded(first),
+        transformers=transformers_in(step.model), ends=ends,
     )  # fmt: skip
-    own.figures.update(
-        first_batch_sha256=own_batches.batch_hash(first), first_weights_sha256=own_batches.weights_hash(step.model)
-    )
+    own.figures.update({BATCH: own_batches.batch_hash(first), WEIGHTS: own_batches.weights_hash(step.model)})
     run.own = own
     left = foreign.left_to_apply(run, own, techniques)
     axes = {axis.name for technique in left for axis in technique.axes}
@@ -107,11 +118,27 @@ def _hang_in(run: TrainingRun, own: OwnStep, batches: Any) -> None:
     run.config = getattr(own.transformers or step.model, "config", None)
     run.batches = batches
     run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=bool(run.cell["non_blocking"]))
-    tokens = own_parts.tokens(own)
-    run.sizes = lambda batch: own_batches.sizes(batch, tokens)
+    run.sizes = _counter(run, own)
     run.loss_of = lambda batch: loss_of(own, own.step, run.call, batch)
     run.backward = own_parts.backward(own, run.backward)
     run.make_optimizer = own_parts.optimizer(own) or run.make_optimizer
+
+
+def _counter(run: TrainingRun, own: OwnStep) -> Callable[[Any], own_batches.Sizes]:
+    """Counts a batch, and notes what shows its size and, in the warm-up, its values."""
+    tokens = own_parts.tokens(own)
+    hashed = min(run.spec.warmup_steps * run.accumulation, MOST_HASHED)
+    digest = hashlib.sha256()
+
+    def counted(batch: Any) -> own_batches.Sizes:
+        found = own_batches.sizes(batch, tokens)
+        if len(own.samples) < hashed:
+            digest.update(own_batches.batch_hash(batch).encode())
+            own.figures[BATCHES] = digest.hexdigest()[:16]
+        own.samples.append(found[1])
+        return found
+
+    return counted
 
 
 def after_process(run: TrainingRun) -> None:
@@ -120,6 +147,11 @@ def after_process(run: TrainingRun) -> None:
     foreign.adopt_attention(run, run.own)
     if "precision" in run.own.applied and run.parameter_dtype is not torch.float32:
         run.model.to(run.parameter_dtype)
+        dtype = str(run.parameter_dtype).removeprefix("torch.")
+        run.own.halved = (
+            f"precision={run.cell['precision']} has put the weights into {dtype}: cast floating inputs to "
+            "next(model.parameters()).dtype in loss, or ask for precision=amp-bf16"
+        )
     else:
         run.parameter_dtype = next(run.model.parameters()).dtype
 
@@ -131,14 +163,20 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
         WorkloadError: it raises, or gives no scalar with gradient.
     """
     name = partial(own_parts.named, "loss", step.loss, own)  # called where there is a fault: this is in every step
-    first, own.began = not own.began and not _has_gradients(own.step.model), True
+    fresh, own.began = not own.began, True
+    first, before = fresh and not _has_gradients(own.step.model), random_state() if fresh else ()
     with custom.blamed(f"the loss of {own.source}", own.file):
         try:
             loss = step.loss(model, batch)
         except RuntimeError as error:
             if "No available kernel" in str(error):
                 raise WorkloadError(_no_kernel(own)) from error
+            if own.halved and "type" in str(error).lower():
+                told = custom.told(error, f"the loss of {own.source} raised", own.file)
+                raise WorkloadError(f"{told}; {own.halved}") from error
             raise
+    if fresh:
+        own.figures[DRAWS] = random_state() != before
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise WorkloadError(f"{name()} returned {shape}; it must return a scalar tensor")
@@ -152,6 +190,14 @@ def loss_of(own: OwnStep, step: TrainingStep, model: Any, batch: Any) -> torch.T
     return loss
 
 
+def random_state() -> tuple[bytes, ...]:
+    """Of torch's generators: it moves where something is drawn, as dropout and noise are."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states.append(torch.cuda.get_rng_state())
+    return tuple(state.numpy().tobytes() for state in states)
+
+
 def _has_gradients(model: nn.Module) -> bool:
     return any(parameter.grad is not None for parameter in model.parameters())
 
@@ -159,8 +205,9 @@ def _has_gradients(model: nn.Module) -> bool:
 def _no_kernel(own: OwnStep) -> str:
     return (
         "the attention kernel that was asked for does not take what the model hands to scaled_dot_product_attention: a "
-        "written-out attention mask, or a data type or head size that it does not support. Flash takes no mask but the "
-        f"causal one (is_causal=True); drop the mask in {own.source}, or ask for attention=sdpa"
+        "written-out attention mask (compiled, transformers writes out one of ones too), or a data type or head size "
+        "that it does not support. Flash takes no mask but the causal one (is_causal=True); drop the mask in "
+        f"{own.source}, or ask for attention=sdpa"
     )
 
 

@@ -23,7 +23,7 @@ from harness.environment import Environment
 from harness.experiment.cell import Cell, Workload
 from harness.experiment.workloads import is_step
 from harness.techniques.base import Stage, Technique
-from harness.techniques.kept import shard_of
+from harness.techniques.kept import entries_of
 from harness.trial import ranks as group
 from harness.trial.batching import Batch, LoaderSettings
 from harness.trial.clock import STEP, Timeline, clock_for
@@ -255,7 +255,7 @@ class TrainingRun:
 
     def gradient_norm(self) -> float:
         """Global L2 norm of the gradient, unscaled; of this rank's own where ranks have not averaged theirs yet."""
-        parts = [shard_of(part) for part in self.gradient_tensors()]
+        parts = [entries_of(part) for part in self.gradient_tensors()]
         norm = float(torch.nn.utils.get_total_norm([part.float() for part in parts])) if parts else 0.0
         if self.split_gradients:
             norm = math.sqrt(sum(each * each for each in group.gather(norm, self.ranks)))

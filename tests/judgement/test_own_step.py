@@ -11,7 +11,7 @@ import pytest
 from harness.judgement.judged import Verdict, Word
 from harness.results.record import Record
 from tests.judgement.claiming import make_claim, study, verdict_on
-from tests.records import make_records
+from tests.records import CellShape, make_records
 
 SAME = {"first_batch_sha256": "b", "first_weights_sha256": "w", "work_sha256": "k"}
 
@@ -105,3 +105,98 @@ def test_trials_of_built_in_workloads_are_none_of_its_business() -> None:
     records = make_records([study()])
     plain = {each.round: each.losses for each in records if each.arm == "baseline"}
     assert judged([replace(each, losses=plain[each.round]) for each in records]).word is Word.CONFIRMED
+
+
+def diverging(records: list[Record], *, rounds: set[int]) -> list[Record]:
+    """The same with losses that are no number from the third step on, in every arm."""
+    return [
+        replace(marked(each), losses=[*each.losses[:2], *[math.nan] * (len(each.losses) - 2)])
+        if each.round in rounds else marked(each)
+        for each in records
+    ]  # fmt: skip
+
+
+def test_a_baseline_that_diverges_in_every_round_confirms_nothing() -> None:
+    """It was confirmed, without a word: parity left all rounds out."""
+    records = make_records([study()])
+    verdict = judged(diverging(records, rounds={each.round for each in records}))
+    assert verdict.word is Word.INVALID
+    assert "becomes infinite or no number in every round (from step 3 on in round 1)" in verdict.reason
+
+
+def test_what_does_not_hang_on_training_is_judged_with_a_warning() -> None:
+    records = make_records([study()])
+    rounds = {each.round for each in records}
+    claim = make_claim(device="any", metric="trainable_share_saved", range=[0, 0.5])
+    verdict = verdict_on(claim, diverging(records, rounds=rounds))
+    assert verdict.word is Word.CONFIRMED
+    whole = len(rounds)
+    assert f"in {whole} of {whole} rounds the loss of baseline becomes infinite or no number" in verdict.reason
+
+
+def test_a_baseline_that_diverges_in_one_round_is_said_beside_the_verdict() -> None:
+    records = make_records([study()])
+    verdict = judged(diverging(records, rounds={2}))
+    assert verdict.word is Word.CONFIRMED
+    whole = len({each.round for each in records})
+    assert f"in 1 of {whole} rounds the loss of baseline becomes infinite or no number (from step 3 on in round 2)" in (
+        verdict.reason
+    )
+
+
+def test_batches_of_the_warm_up_are_held_together_too() -> None:
+    """The first batch alone was looked at."""
+    records = [
+        marked(each, warmup_batches_sha256="another" if each.control else "b") for each in make_records([study()])
+    ]
+    verdict = judged(records)
+    assert verdict.word is Word.INVALID
+    assert "build gives other data at each call" in verdict.reason
+
+
+def by_chance(cell: dict[str, Any], apart: float, **figures: Any) -> Verdict:
+    """Of a cell whose losses lie `apart` nats from the baseline's, where two seeds of that lie 0.1 apart."""
+    records = []
+    for each in make_records([study(CellShape(settings=cell, ratio=1.75))]):
+        losses = [5 + 0.1 * each.round + (0.0 if each.baseline or each.control else apart)] * 4
+        mine = {} if each.baseline or each.control else figures
+        always = {"warmup_batches_sha256": "b", "draws": figures.get("draws", False)}
+        records.append(replace(marked(each, **{**always, **mine}), losses=losses, gradient_check={}))
+    assert {each.round for each in records} == {1, 2, 3, 4, 5}
+    return verdict_on(make_claim(device="any", cell=cell), records)
+
+
+#: Rounds 1 to 5 lie 0.1 to 0.4 from each other, 0.2 on the mean of all ten pairs.
+TWO_SEEDS = 0.2
+
+
+@pytest.mark.parametrize(("apart", "word"), [(0.29, Word.CONFIRMED), (0.31, Word.FAST_BUT_DIFFERENT)])
+def test_arms_with_other_batches_are_judged_as_other_samples(apart: float, word: Word) -> None:
+    """Workers that augment at random have seeds of their own. One and a half times what two seeds differ by: 0.3."""
+    verdict = by_chance({"workers": 2}, apart, warmup_batches_sha256="others")
+    assert verdict.word is word
+    assert apart < 1.5 * TWO_SEEDS or "torch gives each loader worker random numbers of its own" in verdict.reason
+
+
+@pytest.mark.parametrize("apart", [0.003, 0.29])
+def test_workers_that_give_the_same_batches_owe_the_same_losses(apart: float) -> None:
+    assert by_chance({"workers": 2}, apart).word is Word.FAST_BUT_DIFFERENT
+
+
+@pytest.mark.parametrize(
+    ("cell", "draws", "word"),
+    [
+        ({"compile": "default"}, True, Word.CONFIRMED),
+        ({"compile": "default"}, False, Word.FAST_BUT_DIFFERENT),
+        ({"checkpointing": "full"}, True, Word.FAST_BUT_DIFFERENT),  # the forward is computed again on the same draws
+    ],
+)
+def test_a_loss_that_draws_owes_other_kernels_no_more_than_two_seeds(cell: Any, draws: bool, word: Word) -> None:
+    """A quarter of what two seeds differ by was asked of a compiled step with dropout: 0.05 here."""
+    assert by_chance(cell, 0.1, draws=draws).word is word
+
+
+def test_trials_from_before_the_warm_up_was_hashed_are_judged_with_those_from_after() -> None:
+    hashed = {"warmup_batches_sha256": "b"}
+    records = [marked(each, **(hashed if each.control else {})) for each in make_records([study()])]
+    assert judged(records).word is Word.CONFIRMED

@@ -46,9 +46,9 @@ SEEN = ("peak_loader_bytes",)
 
 _TRAINING = (
     "allocated_growth_bytes", "allocator_retries", "bad_gradients", "breakdown", "bytes_per_parameter",
-    "bytes_per_parameter_after_step", "data_sha256", "data_tokeniser", "first_batch_sha256", "first_step_seconds",
-    "first_weights_sha256", "host", "predicted_bytes", "published_bytes", "useful_share", "useful_tokens_per_second",
-    "warmup_seconds", "work_sha256", "zero_gradients",
+    "bytes_per_parameter_after_step", "data_sha256", "data_tokeniser", "draws", "first_batch_sha256",
+    "first_step_seconds", "first_weights_sha256", "host", "predicted_bytes", "published_bytes", "useful_share",
+    "useful_tokens_per_second", "warmup_batches_sha256", "warmup_seconds", "work_sha256", "zero_gradients",
 )  # fmt: skip
 _LEVELS = ("O0", "O1", "O2", "O3")
 

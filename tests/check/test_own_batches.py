@@ -1,0 +1,164 @@
+"""Batches of a user's own step: their masks, their sizes and their kinds."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.trial import custom, own_batches
+from harness.trial.outcome import Outcome
+from harness.trial.spec import TrialResult
+from tests.check import batch_steps, test_own_step
+from tests.check.batch_steps import ROWS
+
+STEPS = Path(__file__).with_name("batch_steps.py")
+pytestmark = pytest.mark.train
+
+
+def trial(build: str, **settings: Any) -> TrialResult:
+    return test_own_step.trial(build, file=STEPS, **settings)
+
+
+@pytest.mark.parametrize("build", ["padded_later", "padded_inside", "masked_by_the_loss", "end_to_end"])
+def test_a_mask_of_the_step_stays_whatever_kernel_is_asked_for(build: str) -> None:
+    """It was dropped where the first batch had no zeros in an `attention_mask` at its top: other losses by 0.01."""
+    plain, held = trial(build, attention="sdpa"), trial(build, attention="sdpa-math")
+    assert (held.outcome, held.reason) == (Outcome.OK, "")
+    assert held.measured["losses"] == pytest.approx(plain.measured["losses"], abs=1e-5)
+
+
+def test_without_a_mask_a_compiled_model_is_given_none() -> None:
+    """Flash takes none, and transformers of some versions writes out the causal one when it is compiled."""
+    result = trial("unmasked", attention="sdpa-flash", compile="default")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert "flash" in result.evidence["attention"]["word"]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        lambda ids, mask: {"input_ids": ids, "attention_mask": mask},
+        lambda ids, mask: ({"picture": torch.zeros(2, 9), "input_ids": ids, "attention_mask": mask}, mask),
+    ],
+)
+def test_tokens_are_the_ids_wherever_they_lie_in_a_batch(batch: Any) -> None:
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    tokens, samples, useful = own_batches.sizes(batch(torch.ones(2, 3).long(), mask), None)
+    assert (tokens, samples, int(useful)) == (6, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        ("casts_by_itself", "the step computes in 16 bits by itself (Linear put out bfloat16, as under autocast)"),
+        ("draws_noise", "the loss draws random numbers"),
+        ("drops_by_function", "the loss draws random numbers"),
+        ("keeps_its_model", "build gives other weights at its second call"),
+        ("draws_on", "build gives other data at its second call"),
+    ],
+)
+def test_what_is_no_reference_is_not_compared_with(build: str, why: str) -> None:
+    """Each was `fast but different`, by 0.0045 to 1.3."""
+    result = trial(build, gradient_check=True)
+    assert result.outcome is Outcome.OK
+    assert why in result.measured["gradient_check"]["skipped"]
+
+
+def test_a_step_that_honours_precision_is_compared_in_fp32() -> None:
+    """Its weights in bf16 are other numbers than those of the reference, and no other weights."""
+    found = trial("rounds_its_weights", precision="bf16", gradient_check=True).measured["gradient_check"]
+    assert found["error"] == found["eager_error"]
+    assert 1e-4 < found["error"] < 0.05
+
+
+def test_whether_a_loss_draws_is_noted() -> None:
+    assert [trial(build).measured["figures"]["draws"] for build in ("plain", "draws_noise")] == [False, True]
+
+
+def test_the_last_batch_of_a_pass_may_be_smaller() -> None:
+    """It was inert: the mean was compared."""
+    result = trial("loader_that_drops_nothing", batch_size=8)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["sequence_length"]["word"] == "8 samples of 1 tokens, 4 in the last batch of a pass"
+
+
+def test_batches_that_are_smaller_inside_a_pass_are_not_of_the_size() -> None:
+    result = trial("uneven_everywhere", batch_size=8)
+    assert result.outcome is Outcome.INERT
+    assert "batches hold 3 to 8 samples, not batch_size=8 throughout" in result.reason
+
+
+def test_ids_that_the_loss_shifts_are_one_longer() -> None:
+    result = trial("ids_to_shift", sequence_length=32, batch_size=ROWS)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["sequence_length"]["word"] == "4 samples of 33 tokens"
+
+
+@pytest.mark.parametrize(
+    ("build", "samples"),
+    [("of_a_dataclass", 8), ("that_move_themselves", 8), ("of_a_tokenizer", ROWS), ("graph", 8)],
+)
+def test_batches_of_other_kinds_are_trained_on_and_counted(build: str, samples: int) -> None:
+    result = trial(build, batch_size=samples, gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["gradient_check"]["error"] < 1e-5
+
+
+@pytest.mark.parametrize("build", ["of_a_dataclass", "that_move_themselves", "graph"])
+def test_a_batch_of_another_kind_moves_and_is_known_by_its_values(build: str) -> None:
+    step = custom.call(getattr(batch_steps, build), "a step", torch.device("cpu"), {}, seed=1)
+    first, second = step.batches[0], step.batches[1]
+    there = own_batches.moved(first, torch.device("meta"), non_blocking=False)
+    assert type(there) is type(first)
+    assert {part.device.type for _, part in own_batches.tensors(there)} == {"meta"}
+    assert {part.device.type for _, part in own_batches.tensors(first)} == {"cpu"}, "the user's own stays"
+    assert own_batches.batch_hash(first) != own_batches.batch_hash(second)
+    assert own_batches.batch_hash(first) == own_batches.batch_hash(copy.deepcopy(first))
+
+
+def test_a_sequence_that_is_packed_keeps_its_lengths_on_the_host() -> None:
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    there = own_batches.moved(packed, torch.device("meta"), non_blocking=True)
+    assert (there.data.device.type, there.batch_sizes.device.type) == ("meta", "cpu")
+
+
+def test_a_batch_in_which_no_tensor_is_found_is_refused() -> None:
+    result = trial("without_tensors")
+    assert result.outcome is Outcome.CRASH
+    assert (
+        "no tensor was found in the first batch, a list; a batch is a tensor, or tensors in a mapping" in result.reason
+    )
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_layer_without_a_shape_is_named_with_what_to_do() -> None:
+    reason = "the shape of the parameter 0.weight is not known yet, as in an nn.LazyLinear; run one batch through"
+    assert reason in trial("without_a_shape").reason
+
+
+def test_sparse_gradients_are_measured_and_compared() -> None:
+    result = trial("sparse_gradients", gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["figures"]["bad_gradients"] == 0
+    assert result.measured["figures"]["zero_gradients"] == 0
+    assert result.measured["gradient_check"]["error"] < 1e-5
+
+
+def test_inputs_that_do_not_fit_to_weights_in_16_bits_are_not_blamed_on_the_loss_alone() -> None:
+    result = trial("plain", precision="bf16")
+    assert result.outcome is Outcome.CRASH
+    assert "precision=bf16 has put the weights into bfloat16: cast floating inputs" in result.reason
+    assert "at line" in result.reason
+
+
+def test_pruning_without_a_block_says_so() -> None:
+    result = trial("plain", pruning=0.5)
+    assert result.outcome is Outcome.INERT
+    assert "pruning=0.5 cannot be applied" in result.reason
+    assert "no matrix was found in a list of blocks" in result.reason
