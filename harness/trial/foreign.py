@@ -16,7 +16,7 @@ from harness.techniques.base import Evidence, Inert, Technique
 from harness.techniques.layers import product_layer
 from harness.techniques.registry import axis_table
 from harness.trial.model import blocks_of
-from harness.trial.reach import DATA_AXES, OUT_OF_REACH, cannot_be_applied
+from harness.trial.reach import DATA_AXES, OUT_OF_REACH, PART_OF, cannot_be_applied
 
 if TYPE_CHECKING:
     from harness.trial.own_step import OwnStep
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SHOWS_ITSELF = frozenset({
     "attention", "precision", "compile", "optimizer", "checkpointing", "sequence_length", "batch_size", "accumulation",
 })  # fmt: skip
+#: Of these, what only the harness's own doing shows: micro-batches inside a loss that honours them do not.
+SHOWN_BY_BUILD = frozenset({"accumulation"})
 #: Read by `build` without further ado: the size of a batch shows whether it did.
 SIZES = frozenset({"sequence_length", "batch_size"})
 
@@ -56,7 +58,9 @@ def left_to_apply(run: TrainingRun, own: OwnStep, techniques: Iterable[Technique
     for technique in techniques:
         axes = [axis.name for axis in technique.axes if axis.name in own.named and axis.name not in own.step.honours]
         for axis in axes:
-            reason = why_not(axis, run, own)
+            whole = PART_OF.get(axis)
+            theirs = f"build honours {whole}, to which it belongs" if whole in own.step.honours else None
+            reason = theirs or why_not(axis, run, own)
             if reason is not None:
                 raise Inert(cannot_be_applied(axis, run.cell[axis], own.source, reason))
         if not OUT_OF_REACH.keys() >= set(axes):
@@ -130,7 +134,7 @@ def dropout_of(model: nn.Module) -> str:
 def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
     """Whether a step is as large as the named sizes ask for. A collator may pad to less than the whole length."""
     a_step = run.facts["samples_a_step"]
-    samples, tokens = a_step / run.accumulation, run.facts["tokens_a_step"] / a_step
+    samples, tokens = a_step / run.cell.number("accumulation"), run.facts["tokens_a_step"] / a_step
     facts = {"samples_a_batch": samples, "tokens_a_sample": tokens}
     faults = []
     wanted = run.cell.number("batch_size")

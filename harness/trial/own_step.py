@@ -58,6 +58,11 @@ class OwnStep:
         """Checkpointing for blocks that transformers knows nothing of."""
         foreign.checkpoint_blocks(self.blocks(), reentrant=reentrant)
 
+    @staticmethod
+    def is_pinned(batch: Any) -> bool:
+        """Whether all of a batch lies in page-locked memory."""
+        return all(part.is_pinned() for _, part in own_batches.tensors(batch))
+
     def let_go(self) -> None:
         """Hold on to nothing that lies on the device."""
         self.step = TrainingStep(model=nn.Module(), batches=(), loss=_gone)
@@ -94,6 +99,8 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
         first_batch_sha256=own_batches.batch_hash(first), first_weights_sha256=own_batches.weights_hash(step.model)
     )
     run.own = own
+    if "accumulation" in step.honours:
+        run.accumulation = 1  # the loss goes over its own micro-batches: a call is a whole step
     left = foreign.left_to_apply(run, own, techniques)
     axes = {axis.name for technique in left for axis in technique.axes}
     own.applied = frozenset(axes & own.named - set(step.honours))
@@ -106,7 +113,8 @@ def _hang_in(run: TrainingRun, own: OwnStep, batches: Any) -> None:
     run.model = run.plain_model = step.model
     run.config = getattr(own.transformers or step.model, "config", None)
     run.batches = batches
-    run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=bool(run.cell["non_blocking"]))
+    at_once = "non_blocking" in own.applied and bool(run.cell["non_blocking"])
+    run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=at_once)
     tokens = own_parts.tokens(own)
     run.sizes = lambda batch: own_batches.sizes(batch, tokens)
     run.loss_of = lambda batch: loss_of(own, own.step, run.call, batch)
@@ -176,7 +184,8 @@ def transformers_in(model: nn.Module) -> Any:
 def provable(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     """The techniques whose own evidence can be asked: applied here, or of a kind that shows from outside."""
     assert run.own is not None
-    shown = run.own.applied | (run.own.named & foreign.SHOWS_ITSELF)
+    hidden = foreign.SHOWN_BY_BUILD & set(run.own.step.honours)
+    shown = run.own.applied | (run.own.named & foreign.SHOWS_ITSELF - hidden)
     return [each for each in techniques if any(axis.name in shown for axis in each.axes)]
 
 
@@ -191,7 +200,7 @@ def prove(run: TrainingRun, result: TrialResult) -> None:
             holds, word = _read(given[axis])
             reason = f"{axis}={run.cell[axis]} was set, but the evidence of {own.source} says otherwise ({word})"
             proof = Evidence(holds=holds, word=word, reason=reason)
-        elif axis in foreign.SHOWS_ITSELF:
+        elif axis in foreign.SHOWS_ITSELF - foreign.SHOWN_BY_BUILD:
             continue
         else:
             proof = Evidence(holds=False, word="not proven", reason=(

@@ -106,6 +106,45 @@ def ignores_checkpointing(device: Any, settings: Mapping[str, Any]) -> Any:
     )
 
 
+def accumulates(device: Any, settings: Mapping[str, Any], **more: Any) -> Any:
+    """Its loss goes over the micro-batches by itself."""
+    count, calls = int(settings["accumulation"]), []
+
+    def over_parts(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        calls.append(len(batch))
+        return torch.stack([loss(model, part) for part in batch.chunk(count)]).mean()
+
+    def shown() -> dict[str, Any]:
+        return {"accumulation": (True, f"{len(calls)} calls of {calls[-1]} samples")}
+
+    drawn = [torch.randint(0, 64, (2 * count, LENGTH)) for _ in range(4)]
+    evidence = more.get("evidence", shown)
+    return TrainingStep(model=Model(), batches=drawn, loss=over_parts, honours={"accumulation"}, evidence=evidence)
+
+
+def accumulates_without_evidence(device: Any, settings: Mapping[str, Any]) -> Any:
+    return accumulates(device, settings, evidence=None)
+
+
+def honours_checkpointing(device: Any, settings: Mapping[str, Any]) -> Any:
+    return TrainingStep(model=Model(), batches=batches(), loss=loss, honours={"checkpointing"})
+
+
+def honours_non_blocking(device: Any, settings: Mapping[str, Any]) -> Any:
+    """The batch says how it is copied."""
+
+    class Batch(torch.Tensor):
+        def to(self, *_: Any, **how: Any) -> torch.Tensor:
+            asked.append(how["non_blocking"])
+            return self.as_subclass(torch.Tensor)
+
+    asked: list[bool] = []
+    return TrainingStep(
+        model=Model(), batches=[batch.as_subclass(Batch) for batch in batches()], loss=loss, honours={"non_blocking"},
+        evidence=lambda: {"non_blocking": (True, f"{any(asked)}")},
+    )  # fmt: skip
+
+
 # -- with a fault ------------------------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,41 @@ def test_a_setting_that_build_honours_shows_itself_or_is_proven_by_it() -> None:
     assert told.outcome is Outcome.OK
 
 
+def test_accumulation_that_the_loss_does_itself_is_not_done_again() -> None:
+    """2 steps of warm-up, 3 of the window, 1 under the profiler: a call each, of 4 micro-batches of 2 samples."""
+    result = trial("accumulates", gradient_check=True, accumulation=4, batch_size=2)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["accumulation"]["word"] == "6 calls of 8 samples"
+    assert result.evidence["sequence_length"]["word"] == "2 samples of 16 tokens"
+    assert result.measured["gradient_check"]["error"] < 1e-5
+    window = sum(result.measured["step_seconds"])
+    assert result.measured["samples_per_second"] * window == pytest.approx(3 * 8)
+
+
+def test_accumulation_inside_a_loss_shows_in_nothing_but_its_own_evidence() -> None:
+    result = trial("accumulates_without_evidence", accumulation=4)
+    assert result.outcome is Outcome.INERT
+    assert "says that it honours accumulation, and nothing shows it" in result.reason
+
+
+def test_how_a_batch_is_copied_is_left_alone_where_build_honours_it() -> None:
+    assert trial("honours_non_blocking", non_blocking=True).evidence["non_blocking"]["word"] == "False"
+
+
+def test_copies_of_own_batches_from_pageable_memory_are_told() -> None:
+    result = trial("good", non_blocking=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["stream"]["word"] == "the host waits, pageable batches"
+
+
+def test_a_setting_that_says_more_about_an_honoured_one_is_not_applied_by_half() -> None:
+    result = trial("honours_checkpointing", checkpointing="full", input_gradients="off")
+    assert result.outcome is Outcome.INERT
+    assert "input_gradients=off cannot be applied to steps.py:honours_checkpointing from outside" in result.reason
+    assert "build honours checkpointing, to which it belongs" in result.reason
+    assert "lora_targets=qv cannot be applied" in trial("ignores_checkpointing", lora=4, lora_targets="qv").reason
+
+
 @pytest.mark.parametrize(
     ("build", "settings", "reason"),
     [
