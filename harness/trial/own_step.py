@@ -19,6 +19,7 @@ from harness.techniques.base import Evidence, Technique
 from harness.trial import custom, foreign, own_batches, own_parts
 from harness.trial.custom import TrainingStep
 from harness.trial.outcome import Outcome
+from harness.trial.own_baseline import evidence_of_off
 
 if TYPE_CHECKING:
     from harness.trial.spec import TrialResult
@@ -195,11 +196,14 @@ def prove(run: TrainingRun, result: TrialResult) -> None:
     assert own is not None
     given = own_parts.evidence(own)
     faults = []
-    for axis in sorted(own.named & {*own.step.honours, *given}):
+    offs = {axis: evidence_of_off(axis, run) for axis in own.named - set(given)}
+    for axis in sorted(own.named & {*own.step.honours, *given, *(axis for axis, off in offs.items() if off)}):
         if axis in given:
             holds, word = _read(given[axis])
             reason = f"{axis}={run.cell[axis]} was set, but the evidence of {own.source} says otherwise ({word})"
             proof = Evidence(holds=holds, word=word, reason=reason)
+        elif (off := offs[axis]) is not None:
+            proof = off
         elif axis in foreign.SHOWS_ITSELF - foreign.SHOWN_BY_BUILD:
             continue
         else:
@@ -207,7 +211,7 @@ def prove(run: TrainingRun, result: TrialResult) -> None:
                 f"{own.source} says that it honours {axis}, and nothing shows it; let evidence() return {{{axis!r}: …}}"
             ))  # fmt: skip
         result.evidence.setdefault(axis, {
-            "holds": proof.holds, "word": proof.word, "facts": {"reported_by": own.source},
+            "holds": proof.holds, "word": proof.word, "facts": proof.facts or {"reported_by": own.source},
             "reason": "" if proof.holds else proof.reason,
         })  # fmt: skip
         faults += [] if proof.holds else [proof.reason]

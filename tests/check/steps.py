@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from harness import TrainingStep
 
@@ -128,6 +130,27 @@ def accumulates_without_evidence(device: Any, settings: Mapping[str, Any]) -> An
 
 def honours_checkpointing(device: Any, settings: Mapping[str, Any]) -> Any:
     return TrainingStep(model=Model(), batches=batches(), loss=loss, honours={"checkpointing"})
+
+
+def checkpoints_by_itself(device: Any, settings: Mapping[str, Any], honours: Any = ()) -> Any:
+    """Whatever is asked, unless it says that it reads the setting."""
+    model = Model()
+    if not honours or settings["checkpointing"] != "off":
+        for block in model.blocks:
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+    return TrainingStep(model=model, batches=batches(), loss=loss, honours=honours)
+
+
+def checkpoints_as_asked(device: Any, settings: Mapping[str, Any]) -> Any:
+    return checkpoints_by_itself(device, settings, honours={"checkpointing"})
+
+
+def compiles_by_itself(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Each block, as regional compilation has it."""
+    model = Model()
+    for block in model.blocks:
+        block.compile(backend="eager")
+    return model, batches(), loss
 
 
 def honours_non_blocking(device: Any, settings: Mapping[str, Any]) -> Any:

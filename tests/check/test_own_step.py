@@ -104,6 +104,38 @@ def test_how_a_batch_is_copied_is_left_alone_where_build_honours_it() -> None:
     assert trial("honours_non_blocking", non_blocking=True).evidence["non_blocking"]["word"] == "False"
 
 
+@pytest.mark.parametrize(
+    ("build", "axis", "reason"),
+    [
+        ("checkpoints_by_itself", "checkpointing", "checkpointing=off was set, but backward ran "),
+        ("checkpoints_by_itself", "checkpointing", "where settings['checkpointing'] asks for it and add"),
+        ("compiles_by_itself", "compile", "compile=off was set, but a step ran 2 regions of compiled code: the step"),
+    ],
+)
+def test_an_off_that_build_turns_on_is_inert(build: str, axis: str, reason: str) -> None:
+    result = trial(build, **{axis: "off"})
+    assert result.outcome is Outcome.INERT
+    assert reason in result.reason
+
+
+@pytest.mark.parametrize(
+    ("build", "axis", "word"),
+    [
+        ("good", "checkpointing", "nothing recomputed"),
+        ("good", "compile", "nothing compiled"),
+        ("checkpoints_as_asked", "checkpointing", "nothing recomputed"),
+    ],
+)
+def test_an_off_that_is_off_is_shown(build: str, axis: str, word: str) -> None:
+    result = trial(build, **{axis: "off"})
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence[axis]["word"] == word
+
+
+def test_what_is_on_by_itself_concerns_no_question_but_its_own() -> None:
+    assert trial("compiles_by_itself", optimizer="for-loop").outcome is Outcome.OK
+
+
 def test_copies_of_own_batches_from_pageable_memory_are_told() -> None:
     result = trial("good", non_blocking=True)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
