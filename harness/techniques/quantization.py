@@ -54,11 +54,17 @@ class Quantization(Technique):
 
         # Under FSDP a shard must be of the type that is computed with (axolotl#1494).
         storage = "bfloat16" if cell["parallel"] == "fsdp" else "uint8"
-        for block in run.blocks():
-            for parent in list(block.modules()):
-                for name, layer in list(parent.named_children()):
-                    if type(layer) is nn.Linear:
-                        setattr(parent, name, _four_bit(layer, storage, run.device))
+        blocks = run.blocks()
+        for parent in [module for block in blocks for module in block.modules()]:
+            for name, layer in list(parent.named_children()):
+                if type(layer) is nn.Linear:
+                    setattr(parent, name, _four_bit(layer, storage, run.device))
+        # a user's blocks may be layers themselves, in their list
+        bare = {block for block in blocks if type(block) is nn.Linear}
+        for parent in list(run.plain_model.modules()) if bare else ():
+            for name, layer in list(parent.named_children()):
+                if layer in bare:
+                    setattr(parent, name, _four_bit(layer, storage, run.device))
         if not _layers(run.plain_model):
             raise Inert(
                 "quantization=nf4: the blocks of this model hold no nn.Linear (GPT-2's layers are Conv1D); "

@@ -6,8 +6,7 @@ or declared in `honours`; everything else is refused in words, never passed over
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -15,7 +14,6 @@ from torch import nn
 from harness.techniques.base import Evidence, Inert, Technique
 from harness.techniques.layers import product_layer
 from harness.techniques.registry import axis_table
-from harness.trial.model import blocks_of
 from harness.trial.reach import DATA_AXES, OUT_OF_REACH, PART_OF, cannot_be_applied
 
 if TYPE_CHECKING:
@@ -73,49 +71,31 @@ def why_not(axis: str, run: TrainingRun, own: OwnStep) -> str | None:
     setting = run.cell[axis]
     if axis in OUT_OF_REACH:
         return None if setting == axis_table()[axis].default else OUT_OF_REACH[axis]
-    if axis == "attention" and own.transformers is None and setting in ("eager", "flash2"):
+    if axis == "attention" and not own.towers and setting in ("eager", "flash2"):
         return "it is no transformers model, whose attention can be exchanged"
     if axis == "precision" and setting == "ds-bf16":
         return "DeepSpeed's engine is not set up for it"
     if axis == "optimizer" and own.step.optimizer is not None:
         return "the step brings an optimizer of its own"
-    if axis == "checkpointing" and setting != "off" and own.transformers is None and not blocks(own.step.model):
+    if axis == "checkpointing" and setting != "off" and not own.towers and not own.blocks():
         return "no list of blocks (nn.ModuleList or nn.Sequential) was found in the model"
     return None
 
 
-def blocks(model: nn.Module) -> list[nn.Module]:
-    """The repeated blocks: the longest ModuleList, else the longest Sequential of modules that have parts."""
-    found = blocks_of(model)
-    if found:
-        return found
-    rows = [list(module) for module in model.modules() if isinstance(module, nn.Sequential)]
-    rows = [row for row in rows if all(next(part.children(), None) is not None for part in row)]
-    return max(rows, key=len, default=[])
-
-
 def adopt_attention(run: TrainingRun, own: OwnStep) -> None:
-    """Exchange the attention of the transformers model in a step.
+    """Exchange the attention of every transformers model in a step.
 
     Raises:
         Inert: transformers does not know the implementation for this model.
     """
-    if own.transformers is None or "attention" not in own.applied:
+    if "attention" not in own.applied:
         return
     try:
-        own.transformers.set_attn_implementation(run.attention)
+        for tower in own.towers:
+            tower.set_attn_implementation(run.attention)
     except (ValueError, ImportError) as error:
         first = str(error).strip().splitlines()[0]
         raise Inert(f"attention={run.cell['attention']} cannot be set on {own.source}: {first}") from error
-
-
-def checkpoint_blocks(parts: Sequence[nn.Module], *, reentrant: bool) -> None:
-    """Recompute each block's forward in backward, by torch.utils.checkpoint."""
-    from torch.utils.checkpoint import checkpoint
-
-    for part in parts:
-        forward: Callable[..., Any] = part.forward
-        part.forward = functools.partial(checkpoint, forward, use_reentrant=reentrant)
 
 
 def dropout_of(model: nn.Module) -> str:
@@ -149,7 +129,8 @@ def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
 
 def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
     """Data type that the first inner matrix product of one more step puts out, and that of its weights."""
-    layer = product_layer([*blocks(run.plain_model), run.plain_model])
+    assert run.own is not None
+    layer = product_layer([*run.own.blocks(), run.plain_model])
     if layer is None:
         return None, next(run.plain_model.parameters()).dtype
     weights = layer.weight.dtype

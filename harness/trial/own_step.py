@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,10 @@ from torch import nn
 
 from harness.errors import WorkloadError
 from harness.techniques.base import Evidence, Technique
-from harness.trial import custom, foreign, own_batches, own_parts
+from harness.trial import custom, foreign, own_batches, own_blocks, own_parts
 from harness.trial.custom import TrainingStep
 from harness.trial.outcome import Outcome
-from harness.trial.own_baseline import evidence_of_off
+from harness.trial.own_baseline import evidence_of_off, uncompiled
 
 if TYPE_CHECKING:
     from harness.trial.spec import TrialResult
@@ -36,8 +36,8 @@ class OwnStep:
     step: TrainingStep
     named: frozenset[str]
     """Axes that the question is about."""
-    transformers: Any
-    """The transformers model in the step's model, or None."""
+    towers: list[Any]
+    """The transformers models in the step's model that are not part of another one."""
     padded: bool
     """Whether the first batch has a mask that leaves something out."""
     file: Path
@@ -48,16 +48,31 @@ class OwnStep:
     """Whether its loss was called."""
 
     def blocks(self) -> list[nn.Module]:
-        """The model's repeated blocks; none where none are found."""
-        return foreign.blocks(self.step.model)
+        """The model's repeated blocks, each once; none where none are found."""
+        return [block for row in own_blocks.rows(self.step.model) for block in row]
 
     def dropout(self) -> str:
         """A dropout that is on, as `attn_pdrop=0.1`; empty where there is none."""
         return foreign.dropout_of(self.step.model)
 
-    def checkpoint(self, *, reentrant: bool) -> None:
-        """Checkpointing for blocks that transformers knows nothing of."""
-        foreign.checkpoint_blocks(self.blocks(), reentrant=reentrant)
+    def checkpoint(self, setting: str, *, input_gradients: bool) -> None:
+        """As `own_blocks.checkpoint_all`."""
+        own_blocks.checkpoint_all(self, setting=setting, input_gradients=input_gradients)
+
+    def watch(self, block: nn.Module, seen: Callable[..., None]) -> own_blocks.Watch | None:
+        """Have each forward of a block told whose checkpointing is the harness's; None: it is another's."""
+        return own_blocks.Watch(block, seen) if own_blocks.is_checkpointed_here(block) else None
+
+    def share_of(self, blocks: Iterable[nn.Module]) -> float:
+        """As `own_blocks.share_of`, of the step's model."""
+        return own_blocks.share_of(self.step.model, blocks)
+
+    def rows_with(self, blocks: Collection[nn.Module]) -> list[nn.Module]:
+        """All blocks of the lists that one of the given ones stands in."""
+        held = set(map(id, blocks))
+        return [block for row in own_blocks.rows(self.step.model) if held & set(map(id, row)) for block in row]
+
+    uncompiled = staticmethod(uncompiled)
 
     @staticmethod
     def is_pinned(batch: Any) -> bool:
@@ -67,7 +82,7 @@ class OwnStep:
     def let_go(self) -> None:
         """Hold on to nothing that lies on the device."""
         self.step = TrainingStep(model=nn.Module(), batches=(), loss=_gone)
-        self.transformers = None
+        self.towers = []
 
     def inner_dtypes(self, run: TrainingRun) -> tuple[Any, Any]:
         """As `foreign.inner_dtypes`."""
@@ -94,7 +109,7 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     first = next(batches)
     own = OwnStep(
         source=source, file=file, build=build, step=step, named=foreign.named_axes(run.spec),
-        transformers=transformers_in(step.model), padded=own_batches.is_padded(first),
+        towers=own_blocks.towers(step.model), padded=own_batches.is_padded(first),
     )  # fmt: skip
     own.figures.update(
         first_batch_sha256=own_batches.batch_hash(first), first_weights_sha256=own_batches.weights_hash(step.model)
@@ -112,7 +127,8 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
 def _hang_in(run: TrainingRun, own: OwnStep, batches: Any) -> None:
     step = own.step
     run.model = run.plain_model = step.model
-    run.config = getattr(own.transformers or step.model, "config", None)
+    # that of one of several says nothing of the whole
+    run.config = getattr(own.towers[0] if len(own.towers) == 1 else step.model, "config", None)
     run.batches = batches
     at_once = "non_blocking" in own.applied and bool(run.cell["non_blocking"])
     run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=at_once)
@@ -178,8 +194,8 @@ def _gone(model: Any, batch: Any) -> torch.Tensor:
 
 
 def transformers_in(model: nn.Module) -> Any:
-    """The outermost transformers model in a model, itself included; None where there is none."""
-    return next((module for module in model.modules() if hasattr(module, "set_attn_implementation")), None)
+    """The first transformers model in a model, itself included; None where there is none."""
+    return next(iter(own_blocks.towers(model)), None)
 
 
 def provable(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:

@@ -153,6 +153,113 @@ def compiles_by_itself(device: Any, settings: Mapping[str, Any]) -> Any:
     return model, batches(), loss
 
 
+class Blocks(nn.Module):
+    """Numbers through any modules in turn, each called as `call` does, to one of 64 words."""
+
+    def __init__(self, *parts: nn.Module, call: Any = lambda part, x: part(x)) -> None:
+        super().__init__()
+        self.embed, self.parts, self.head = nn.Embedding(64, WIDTH), nn.ModuleList(parts), nn.Linear(WIDTH, 64)
+        self.call = call
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, length, 64)."""
+        x = self.embed(ids)
+        for part in self.parts:
+            x = self.call(part, x)
+        return self.head(x)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
+
+
+def bare_layers(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Blocks(*(nn.Linear(WIDTH, WIDTH) for _ in range(4))), batches(), loss
+
+
+def one_block_three_times(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Blocks(*[mlp()] * 3), batches(), loss
+
+
+class Scaled(nn.Module):
+    """A layer that wants the name of its second argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = mlp()
+
+    def forward(self, x: torch.Tensor, *, scale: Any) -> torch.Tensor:
+        """As `x`."""
+        return x + scale * self.layer(x)
+
+
+def named_arguments(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Blocks(Scaled(), Scaled(), call=lambda part, x: part(x, scale=x)), batches(), loss
+
+
+def input_without_gradient(device: Any, settings: Mapping[str, Any]) -> Any:
+    """The first block sees the batch itself."""
+    model = Blocks(mlp(), mlp())
+    model.embed = nn.Identity()  # type: ignore[assignment]
+    numbers = [torch.randn(2, LENGTH, WIDTH) for _ in range(4)]
+    return model, numbers, lambda model, batch: model(batch).square().mean()
+
+
+class Expert(nn.Module):
+    """A layer of five experts that all see everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(mlp() for _ in range(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """As `x`."""
+        return x + torch.stack([expert(x) for expert in self.experts]).mean(0)
+
+
+def lists_in_lists(device: Any, settings: Mapping[str, Any]) -> Any:
+    """3 layers of 5 experts: the longest list holds the experts of one layer alone."""
+    return Blocks(*(Expert() for _ in range(3))), batches(), loss
+
+
+def a_list_of_pairs(device: Any, settings: Mapping[str, Any]) -> Any:
+    """2 pairs of layers, which are called one by one."""
+    pairs = (nn.ModuleList([mlp(), mlp()]) for _ in range(2))
+    return Blocks(*pairs, call=lambda pair, x: pair[1](pair[0](x))), batches(), loss
+
+
+def a_large_rest(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Blocks(mlp(), mlp())
+    model.embed = nn.Embedding(1000, WIDTH)
+    return model, batches(), loss
+
+
+class Towers(nn.Module):
+    """Two transformers models side by side, and blocks of its own behind them."""
+
+    def __init__(self) -> None:
+        from transformers import GPT2Config, GPT2Model, LlamaConfig, LlamaModel
+
+        super().__init__()
+        small = {"vocab_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+        none = {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+        self.one = GPT2Model(GPT2Config(n_embd=WIDTH, n_layer=2, n_head=2, vocab_size=64, **none))
+        self.other = LlamaModel(LlamaConfig(**small, hidden_size=WIDTH, intermediate_size=2 * WIDTH))
+        self.behind = nn.ModuleList([mlp(), mlp(), mlp()])
+        self.head = nn.Linear(WIDTH, 64)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, length, 64)."""
+        x = self.one(ids, use_cache=False).last_hidden_state + self.other(ids, use_cache=False).last_hidden_state
+        for part in self.behind:
+            x = x + part(x)
+        return self.head(x)
+
+
+def two_towers(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Towers(), batches(), loss
+
+
 def honours_non_blocking(device: Any, settings: Mapping[str, Any]) -> Any:
     """The batch says how it is copied."""
 

@@ -136,6 +136,59 @@ def test_what_is_on_by_itself_concerns_no_question_but_its_own() -> None:
     assert trial("compiles_by_itself", optimizer="for-loop").outcome is Outcome.OK
 
 
+@pytest.mark.parametrize("setting", ["full", "reentrant"])
+@pytest.mark.parametrize(
+    ("build", "blocks", "in_backward"),
+    [
+        ("bare_layers", 4, 1), ("one_block_three_times", 1, 3), ("named_arguments", 2, 1), ("lists_in_lists", 3, 1),
+        ("a_list_of_pairs", 4, 1), ("two_towers", 2 + 2 + 3, 1), ("input_without_gradient", 2, 1),
+    ],
+)  # fmt: skip
+def test_every_outermost_block_is_recomputed_once(build: str, blocks: int, in_backward: int, setting: str) -> None:
+    result = trial(build, checkpointing=setting, gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    proof = result.evidence["checkpointing"]
+    assert proof["word"].split(",")[0] == "2 forwards a block"
+    assert (proof["facts"]["blocks"], proof["facts"]["recomputed_blocks"]) == (blocks, blocks)
+    assert proof["facts"]["in_backward"] == in_backward
+    assert result.measured["gradient_check"]["error"] < 1e-5
+
+
+def test_reentrant_without_input_gradients_leaves_a_block_untrained() -> None:
+    result = trial("input_without_gradient", checkpointing="reentrant", input_gradients="off")
+    assert (result.outcome, result.reason.split(":")[0]) == (
+        Outcome.INERT, "backward ran 0 of 2 blocks forward again",
+    )  # fmt: skip
+
+
+def test_a_small_part_that_is_recomputed_is_told() -> None:
+    """2 blocks of 2·(32·32 + 32) weights, beside 1000·32 of the embedding and 32·64 + 64 of the head: 11%."""
+    result = trial("a_large_rest", checkpointing="full")
+    share = 4 * 1056 / (4 * 1056 + 32000 + 2112)
+    assert result.evidence["checkpointing"]["facts"]["share_of_parameters"] == pytest.approx(share)
+    assert result.evidence["checkpointing"]["word"] == "2 forwards a block, 11% of the parameters"
+    assert "the blocks that are recomputed hold 11% of the parameters alone" in result.warnings
+
+
+def test_a_checkpointing_that_build_sees_to_chooses_its_lists() -> None:
+    result = trial("checkpoints_as_asked", checkpointing="full")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["checkpointing"]["word"] == "2 forwards a block"
+
+
+def test_the_attention_of_both_towers_is_exchanged() -> None:
+    result = trial("two_towers", attention="eager")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["attention"]["word"] == "plain operations"
+
+
+def test_pruning_takes_a_module_that_is_listed_three_times_once() -> None:
+    result = trial("one_block_three_times", pruning=0.5)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["pruning"]["facts"]["matrices"] == 2
+    assert result.evidence["pruning"]["facts"]["share_of_zeros"] == pytest.approx(0.5, abs=1e-3)
+
+
 def test_copies_of_own_batches_from_pageable_memory_are_told() -> None:
     result = trial("good", non_blocking=True)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
