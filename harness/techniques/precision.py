@@ -104,7 +104,9 @@ class Precision(Technique):
             facts["loss_scale"] = run.scaler.get_scale()
         short = _short(inner)
         fault = None
-        if inner != wanted_inside:
+        if inner is None:
+            short, fault = "nothing", "no matrix product was seen"
+        elif inner != wanted_inside:
             fault = f"an inner activation is {short}, not {_short(wanted_inside)}"
         elif weights != wanted_weights:
             fault = f"weights are {_short(weights)}, not {_short(wanted_weights)}"

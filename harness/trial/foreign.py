@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from harness.techniques.base import Evidence, Inert, Technique
-from harness.techniques.layers import product_layer
+from harness.techniques.layers import product_layers
 from harness.techniques.registry import axis_table
+from harness.trial.own_baseline import uncompiled
 from harness.trial.reach import DATA_AXES, OUT_OF_REACH, PART_OF, cannot_be_applied
 
 if TYPE_CHECKING:
@@ -128,18 +130,30 @@ def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
 
 
 def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
-    """Data type that the first inner matrix product of one more step puts out, and that of its weights."""
-    assert run.own is not None
-    layer = product_layer([*run.own.blocks(), run.plain_model])
-    if layer is None:
-        return None, next(run.plain_model.parameters()).dtype
-    weights = layer.weight.dtype
-    seen: list[Any] = []
-    hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
+    """Data type that a matrix product of one more step puts out, and that of its weights: the first product in a block,
+    else the first at all. None in place of the former where no layer with such weights ran."""
+    own = run.own
+    assert own is not None
+    blocks = {module for block in own.blocks() for module in block.modules()}
+    seen: list[tuple[bool, Any, Any]] = []
+
+    def note(layer: Any, inputs: Any, output: Any) -> None:
+        looks_up = bool(inputs) and not any(is_float(each) for each in inputs)  # it takes whole numbers
+        if isinstance(output, torch.Tensor) and not looks_up:
+            seen.append((layer in blocks, output.dtype, weights[layer]))
+
+    def is_float(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+    weights = {layer: layer.weight.dtype for layer in product_layers(run.plain_model)}
+    hooks = [layer.register_forward_hook(note) for layer in weights]
     called, run.call = run.call, run.model
     try:
-        run.step()
+        with uncompiled():
+            run.step()
     finally:
         run.call = called
-        hook.remove()
-    return (seen[0] if seen else None), weights
+        for hook in hooks:
+            hook.remove()
+    _, inner, of_weights = next((each for each in seen if each[0]), seen[0] if seen else (False, None, None))
+    return inner, of_weights or next(run.plain_model.parameters()).dtype

@@ -260,6 +260,41 @@ def two_towers(device: Any, settings: Mapping[str, Any]) -> Any:
     return Towers(), batches(), loss
 
 
+def torch_encoder(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Its attention calls the function behind its output layer, and not the layer."""
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, dropout=0.0, batch_first=True)
+    model = nn.Sequential(nn.Embedding(64, WIDTH), nn.TransformerEncoder(layer, 2), nn.Linear(WIDTH, 64))
+    return model, batches(), loss
+
+
+def convolutions(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
+    pictures = [torch.randn(2, 3, LENGTH, LENGTH) for _ in range(4)]
+    return model, pictures, lambda model, batch: model(batch).square().mean()
+
+
+def bag_of_words(device: Any, settings: Mapping[str, Any]) -> Any:
+    """An EmbeddingBag has a matrix too, and multiplies by nothing."""
+    model = nn.Sequential(nn.EmbeddingBag(64, WIDTH), nn.Linear(WIDTH, 4))
+    return model, batches(), lambda model, batch: model(batch).square().mean()
+
+
+class ByHand(nn.Module):
+    """A product that no layer makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(LENGTH, 4))
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, 4)."""
+        return batch.float() @ self.matrix
+
+
+def product_by_hand(device: Any, settings: Mapping[str, Any]) -> Any:
+    return ByHand(), batches(), lambda model, batch: model(batch).square().mean()
+
+
 def honours_non_blocking(device: Any, settings: Mapping[str, Any]) -> Any:
     """The batch says how it is copied."""
 

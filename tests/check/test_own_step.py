@@ -189,6 +189,22 @@ def test_pruning_takes_a_module_that_is_listed_three_times_once() -> None:
     assert result.evidence["pruning"]["facts"]["share_of_zeros"] == pytest.approx(0.5, abs=1e-3)
 
 
+@pytest.mark.parametrize(("setting", "word"), [("amp-bf16", "bfloat16 inside"), ("fp32", "float32 inside")])
+@pytest.mark.parametrize(
+    "build", ["torch_encoder", "convolutions", "bag_of_words", "bare_layers", "compiles_by_itself"]
+)
+def test_the_precision_of_the_first_product_that_runs_is_seen(build: str, setting: str, word: str) -> None:
+    result = trial(build, precision=setting)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["precision"]["word"] == word
+
+
+def test_a_model_in_which_no_product_is_seen_is_told_so() -> None:
+    result = trial("product_by_hand", precision="amp-bf16")
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "precision=amp-bf16 was set, but no matrix product was seen"
+
+
 def test_copies_of_own_batches_from_pageable_memory_are_told() -> None:
     result = trial("good", non_blocking=True)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
