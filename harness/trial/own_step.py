@@ -136,7 +136,8 @@ def _hang_in(run: TrainingRun, own: OwnStep, batches: Any) -> None:
     run.sizes = lambda batch: own_batches.sizes(batch, tokens)
     run.loss_of = lambda batch: loss_of(own, own.step, run.call, batch)
     run.backward = own_parts.backward(own, run.backward)
-    run.make_optimizer = own_parts.optimizer(own) or run.make_optimizer
+    run.make_optimizer = own_parts.optimizer(own, run) or run.make_optimizer
+    run.update = own_parts.update(own, run.update) if step.optimizer is not None else run.update
 
 
 def after_process(run: TrainingRun) -> None:

@@ -295,6 +295,68 @@ def product_by_hand(device: Any, settings: Mapping[str, Any]) -> Any:
     return ByHand(), batches(), lambda model, batch: model(batch).square().mean()
 
 
+class Both:
+    """Two optimizers in one object, with the two methods that a loop calls."""
+
+    def __init__(self, parameters: Any) -> None:
+        parameters = list(parameters)
+        self.matrices = torch.optim.SGD([each for each in parameters if each.ndim == 2], lr=0.01, momentum=0.9)
+        self.rest = [torch.optim.AdamW([each for each in parameters if each.ndim != 2], lr=0.01)]
+
+    def step(self) -> None:
+        """One of each."""
+        self.matrices.step()
+        self.rest[0].step()
+
+    def zero_grad(self) -> None:
+        """Of each."""
+        self.matrices.zero_grad()
+        self.rest[0].zero_grad()
+
+
+class BothToNone(Both):
+    """The same with the word that torch's take."""
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """As asked."""
+        assert set_to_none
+        super().zero_grad()
+
+
+class Failing(Both):
+    """A step that raises."""
+
+    def step(self) -> None:
+        """Never."""
+        raise RuntimeError("the moments are lost")
+
+
+def two_in_one_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=Both)
+
+
+def two_in_one_to_none(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=BothToNone)
+
+
+def optimizer_that_fails(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=Failing)
+
+
+def wants_a_closure(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=torch.optim.LBFGS)
+
+
+def groups_of_two_rates(device: Any, settings: Mapping[str, Any]) -> Any:
+    """The first group has a rate of its own."""
+
+    def grouped(parameters: Any) -> torch.optim.Optimizer:
+        first, *rest = parameters
+        return torch.optim.AdamW([{"params": [first], "lr": 1e-5}, {"params": rest}], lr=1e-3)
+
+    return parted(optimizer=grouped)
+
+
 def honours_non_blocking(device: Any, settings: Mapping[str, Any]) -> Any:
     """The batch says how it is copied."""
 

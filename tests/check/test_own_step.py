@@ -205,6 +205,33 @@ def test_a_model_in_which_no_product_is_seen_is_told_so() -> None:
     assert result.reason == "precision=amp-bf16 was set, but no matrix product was seen"
 
 
+@pytest.mark.parametrize("build", ["two_in_one_optimizer", "two_in_one_to_none"])
+def test_an_optimizer_needs_no_more_than_two_methods(build: str) -> None:
+    result = trial(build, gradient_check=True, clip=1.0)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert len(set(result.measured["losses"])) == len(result.measured["losses"]), "it trains"
+    # 4 bytes each: SGD's moment of every number of a matrix; AdamW's two of all others, and its step of every tensor
+    matrices = 2 * 64 * 32 + 2 * (32 * 96 + 32 * 32)
+    rest, tensors = 64 + 2 * (64 + 96 + 32), 1 + 2 * (2 + 1 + 1)
+    assert result.measured["model_state_bytes"]["optimizer"] == 4 * matrices + 8 * rest + 4 * tensors
+
+
+def test_what_needs_an_optimizer_of_torchs_says_so() -> None:
+    scheduled = trial("two_in_one_optimizer", schedule="cosine")
+    assert scheduled.outcome is Outcome.INERT
+    assert "schedule=cosine cannot be applied from outside: the step's optimizer is none of torch's" in scheduled.reason
+    scaled = trial("two_in_one_optimizer", precision="amp-fp16")
+    assert scaled.outcome is Outcome.INERT
+    assert "a GradScaler finds the gradients in param_groups, which a Both does not have" in scaled.reason
+
+
+@pytest.mark.parametrize("setting", ["cosine", "warmup-linear"])
+def test_a_schedule_begins_at_the_rate_of_each_group(setting: str) -> None:
+    result = trial("groups_of_two_rates", schedule=setting)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert max(result.evidence["schedule"]["facts"]["expected"]) == pytest.approx(1e-5)
+
+
 def test_copies_of_own_batches_from_pageable_memory_are_told() -> None:
     result = trial("good", non_blocking=True)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
@@ -275,6 +302,8 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("failing_tokens", "the tokens of steps.py:failing_tokens raised at line "),
         ("no_optimizer", ") returned nothing; it must return a torch.optim.Optimizer"),
         ("made_optimizer", "optimizer is a SGD, and must be a function of parameters"),
+        ("wants_a_closure", "wants_a_closure returned a LBFGS, whose step needs 'closure': the harness calls step()"),
+        ("optimizer_that_fails", "the optimizer of steps.py:optimizer_that_fails raised at line "),
         ("failing_optimizer", "the optimizer of steps.py:failing_optimizer raised at line "),
         ("honours_no_axis", "honours names 'worker', which is no axis; did you mean 'workers'?"),
         ("honours_a_text", "honours is 'workers', and must be a set of axes"),
