@@ -70,12 +70,16 @@ class Attention(Technique):
         "name of the attention kernel in a one-step profile; "
         "sdpa, eager, sdpa-math: operators that attention called, where compiled in a forward of the uncompiled model"
     )
+    revised = "attention was exchanged in every transformers model of a step of one's own"
 
     def active(self, cell: Cell) -> bool:
         return True
 
     def uses(self, cell: Cell) -> tuple[str, ...]:
         return self.packages if cell["attention"] == "flash2" else ()
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["attention"] != "sdpa" else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["attention"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.attention import SIGNS
 from harness.techniques.base import Evidence, Stage, Technique
 from harness.techniques.kept import SavedActivations
@@ -60,9 +61,13 @@ class Checkpointing(Technique):
         "the layer that begins each block runs forward in backward again; "
         "compiled: attention kernels doubled or activations gone"
     )
+    revised = "a step of one's own was checkpointed in the blocks of all its lists"
 
     def active(self, cell: Cell) -> bool:
         return cell["checkpointing"] != "off"
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["checkpointing"] != "off" else 1
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:
         if cell["checkpointing"] == "off":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.base import Evidence, Inert, Stage, Technique
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class Quantization(Technique):
     packages = ("bitsandbytes",)
     requirement = "bitsandbytes; lora (4-bit weights cannot be trained themselves); linear layers (not GPT-2's Conv1D)"
     proof = "class of the layers, bytes a weight, compute type"
+    revised = "a step of one's own was quantized in the blocks of all its lists"
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["quantization"] != "none" else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         if cell["quantization"] == "none":
