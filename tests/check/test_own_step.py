@@ -232,6 +232,12 @@ def test_a_schedule_begins_at_the_rate_of_each_group(setting: str) -> None:
     assert max(result.evidence["schedule"]["facts"]["expected"]) == pytest.approx(1e-5)
 
 
+def test_layers_that_stand_in_a_list_themselves_are_quantized() -> None:
+    result = trial("bare_layers", quantization="nf4")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["quantization"]["facts"]["layers"] == 4
+
+
 def test_copies_of_own_batches_from_pageable_memory_are_told() -> None:
     result = trial("good", non_blocking=True)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
