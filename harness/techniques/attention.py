@@ -71,6 +71,7 @@ class Attention(Technique):
         "name of the attention kernel in a one-step profile; "
         "sdpa, eager, sdpa-math: operators that attention called, where compiled in a forward of the uncompiled model"
     )
+    revised = "attention was exchanged in every transformers model of a step of one's own"
 
     def active(self, cell: Cell) -> bool:
         return True
@@ -79,7 +80,7 @@ class Attention(Technique):
         return self.packages if cell["attention"] == "flash2" else ()
 
     def revision(self, cell: Cell) -> int:
-        return 2 if is_step(cell.workload.model) and cell["attention"] in _BACKENDS else 1
+        return 2 if is_step(cell.workload.model) and cell["attention"] != "sdpa" else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["attention"]

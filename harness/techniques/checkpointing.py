@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.attention import SIGNS
 from harness.techniques.base import Evidence, Stage, Technique
 from harness.techniques.kept import SavedActivations
@@ -16,10 +18,15 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from harness.trial.own_step import OwnStep
     from harness.trial.training import TrainingRun
 
 #: With a block's input alone kept, a layer holds about 1 to 4 hidden vectors a token; without, 14 or more.
 _VECTORS_KEPT_AT_MOST = 8.0
+#: Kernels and operators of attention's backward, each once a layer.
+_ATTENTION_BACKWARD = ("flash_bwd", "fmha_cutlassB", "bprop", "attention_backward", "attention_for_cpu_backward")
+#: Of a user's model: below, most of it is not in the blocks that are recomputed.
+_SMALL_SHARE = 0.5
 
 
 class Checkpointing(Technique):
@@ -54,19 +61,23 @@ class Checkpointing(Technique):
         "the layer that begins each block runs forward in backward again; "
         "compiled: attention kernels doubled or activations gone"
     )
+    revised = "a step of one's own was checkpointed in the blocks of all its lists"
 
     def active(self, cell: Cell) -> bool:
         return cell["checkpointing"] != "off"
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["checkpointing"] != "off" else 1
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:
         if cell["checkpointing"] == "off":
             return
         model: Any = run.model
         reentrant = cell["checkpointing"] == "reentrant"
-        if run.own is not None and run.own.transformers is None:
-            run.own.checkpoint(reentrant=reentrant)
-            return
-        enable_checkpointing(model if run.own is None else run.own.transformers, reentrant=reentrant)
+        if run.own is not None:
+            run.own.checkpoint(str(cell["checkpointing"]), input_gradients=cell["input_gradients"] == "on")
+        else:
+            enable_checkpointing(model, reentrant=reentrant)
         # transformers and peft turn input gradients on by themselves in places; here the setting decides
         if cell["lora"] != "off" and hasattr(model, "enable_input_require_grads"):
             if getattr(model, "_require_grads_hook", None) is not None:
@@ -85,9 +96,11 @@ class Checkpointing(Technique):
     @staticmethod
     def _by_hooks(run: TrainingRun) -> Evidence:
         blocks = [forwards for forwards in count_forwards(run) if forwards.first]
+        if run.own is not None:
+            blocks = _judged(blocks, run.own)
         once = run.accumulation * run.forwards_a_micro_step
         recomputed = sum(forwards.again >= once for forwards in blocks)
-        facts = {
+        facts: dict[str, Any] = {
             "blocks": len(blocks), "recomputed_blocks": recomputed, "micro_batches": run.accumulation,
             "forwards_of_first_layer": blocks[0].first + blocks[0].again if blocks else 0,
             "in_backward": blocks[0].again if blocks else 0,
@@ -96,7 +109,15 @@ class Checkpointing(Technique):
         reason = f"backward ran {recomputed} of {len(blocks)} blocks forward again{end}"
         # a layer may be used several times in a block
         word = f"{1 + min(each.again / each.first for each in blocks):g} forwards a block" if blocks else "no forwards"
-        return Evidence(holds=0 < recomputed == len(blocks), word=word, facts=facts, reason=reason)
+        warnings: tuple[str, ...] = ()
+        if run.own is not None:
+            facts["share_of_parameters"] = share = run.own.share_of(each.block for each in blocks if each.again)
+            if 0 < share < _SMALL_SHARE:
+                word += f", {100 * share:.2g}% of the parameters"
+                warnings = (f"the blocks that are recomputed hold {100 * share:.2g}% of the parameters alone",)
+        return Evidence(
+            holds=0 < recomputed == len(blocks), word=word, facts=facts, reason=reason, warnings=warnings
+        )  # fmt: skip
 
     @staticmethod
     def _by_kernels(run: TrainingRun) -> Evidence | None:
@@ -106,6 +127,8 @@ class Checkpointing(Technique):
             forwards = max((n for name, n in names.items() if not _is_backward(name)), default=0)
             if forwards:
                 layers = len(run.blocks()) * run.accumulation
+                if run.own is not None:  # how often a block of the user's attends only backward says
+                    layers = max(run.profile.matching(*_ATTENTION_BACKWARD).values(), default=layers)
                 reason = f"{forwards} attention forwards in a step of {layers} layers: nothing was recomputed"
                 return Evidence(
                     holds=forwards >= 2 * layers, word=f"{forwards / layers:g} attention forwards a layer",
@@ -141,10 +164,24 @@ def enable_checkpointing(model: Any, *, reentrant: bool) -> None:
     new(**{name: {"use_reentrant": reentrant}})
 
 
+def _judged(blocks: list[Forwards], own: OwnStep) -> list[Forwards]:
+    """The blocks of a user's model that recomputation must show in.
+
+    Without a weight that is trained in or before a block there is no backward through it; and a `build` that sees to
+    it by itself chooses its lists.
+    """
+    blocks = [each for each in blocks if each.again or any(part.requires_grad for part in each.block.parameters())]
+    chosen = own.rows_with([each.block for each in blocks if each.again])
+    if "checkpointing" in own.applied or not chosen:
+        return blocks
+    return [each for each in blocks if each.block in chosen]
+
+
 @dataclass(slots=True)
 class Forwards:
     """How often the layer that begins a block ran forward in a step."""
 
+    block: nn.Module
     layer: nn.Module | None = None
     """The first to run in the block, whatever was registered first: recomputation begins there, and stops at the last
     tensor that backward needs, so that later layers may be left out of it."""
@@ -162,7 +199,8 @@ def count_forwards(run: TrainingRun) -> list[Forwards]:
     """
     import torch
 
-    counts, hooks = [], []
+    counts: list[Forwards] = []
+    hooks: list[Any] = []
 
     def counting(block: Forwards, layer: nn.Module) -> Callable[..., None]:
         # by the layer itself, not the hook's argument: DataParallel calls copies of it
@@ -177,12 +215,17 @@ def count_forwards(run: TrainingRun) -> list[Forwards]:
         return seen
 
     for block in run.blocks():
-        counts.append(Forwards())
-        for layer in block.modules():
-            if layer is not block:
-                hooks.append(layer.register_forward_pre_hook(counting(counts[-1], layer)))
+        counts.append(Forwards(block))
+        watch = None if run.own is None else run.own.watch(block, counting(counts[-1], block))
+        if watch is not None:
+            hooks.append(watch)
+            continue
+        # a block without layers is one
+        for layer in [each for each in block.modules() if each is not block] or [block]:
+            hooks.append(layer.register_forward_pre_hook(counting(counts[-1], layer)))
     try:
-        run.step()
+        with contextlib.nullcontext() if run.own is None else run.own.uncompiled():
+            run.step()
     finally:
         for hook in hooks:
             hook.remove()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.base import Evidence, Stage, Technique
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class Compilation(Technique):
         "compiled regions that ran in a one-step profile, no compilation inside the window; frames that hit torch's "
         "recompile limit and ran eagerly are a warning; CUDA graphs launched where the mode has them"
     )
+    revised = "the baseline of a step of one's own was shown to run no compiled code"
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["compile"] != "off" else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["compile"]

@@ -22,6 +22,17 @@ def product_layer(parts: Iterable[nn.Module]) -> Any:
     return None
 
 
+def product_layers(model: nn.Module) -> list[Any]:
+    """All such layers of any model, convolutions included."""
+    from torch import nn
+
+    return [
+        module for name, module in model.named_modules()
+        if (_is_matrix(getattr(module, "weight", None)) or isinstance(module, nn.modules.conv._ConvNd))
+        and "lora_" not in name and not isinstance(module, nn.EmbeddingBag) and _is_plain(module)
+    ]  # fmt: skip
+
+
 def _is_matrix(weight: Any) -> bool:
     """Whether a weight is one of a matrix product; ZeRO-3 leaves an empty tensor and keeps the shape beside it."""
     import torch

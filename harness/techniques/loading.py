@@ -89,10 +89,12 @@ class Loading(Technique):
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:
         """The loader is built from the cell; here only what evidence will need is noted, off the window's path."""
-        if cell["pin_memory"] is True:
+        if cell["pin_memory"] is True and run.own is None:
             run.facts["pinned"] = _pinned(run)
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
+        if run.own is not None:
+            return _copies_of_own(cell, run)
         facts = _seen(cell, run)
         alive = facts["workers_alive"]
         reason = next((reason for holds, reason in _checks(cell, facts) if not holds), "")
@@ -159,9 +161,29 @@ def _milliseconds_a_sample(run: TrainingRun) -> float:
 
 def _host_waits(run: TrainingRun, *, pinned: bool) -> bool:
     """Whether the run's copy of a batch holds the host until the device, kept busy meanwhile, has made it."""
+    return _waits(run, {name: part.pin_memory() if pinned else part for name, part in run.loader.dataset[0].items()})
+
+
+def _copies_of_own(cell: Cell, run: TrainingRun) -> Evidence | None:
+    """Of a user's batches the harness makes the copies alone, and holds them to `non_blocking` alone."""
+    if run.own is None or cell["non_blocking"] is not True:
+        return None
+    batch = next(run.batches)
+    pinned = run.own.is_pinned(batch)
+    waits = run.device.type != "cuda" or _waits(run, batch)
+    facts = {"pinned": pinned, "host_waits_for_copies": waits}
+    word = ("the host waits" if waits else "the host goes on") + ("" if pinned else ", pageable batches")
+    # from pageable memory the host waits whatever is asked for
+    return Evidence(
+        holds=not (pinned and waits), word=word, facts=facts,
+        reason="non_blocking=true was set, but the host waits for a copy to end",
+    )  # fmt: skip
+
+
+def _waits(run: TrainingRun, batch: Any) -> bool:
+    """Whether the run's copy of a batch holds the host until the device, kept busy meanwhile, has made it."""
     import torch
 
-    batch = {name: part.pin_memory() if pinned else part for name, part in run.loader.dataset[0].items()}
     torch.cuda.synchronize(run.device)
     torch.cuda._sleep(_BUSY_CYCLES)
     busy = torch.cuda.Event()

@@ -52,7 +52,8 @@ class Optimizer(Technique):
         setting = str(cell["optimizer"])
         assert run.profile is not None
         # under DeepSpeed's engine the step of torch's AdamW lies inside that of the engine's optimizer
-        defaults = getattr(run.facts.get("engine"), "basic_optimizer", run.optimizer).defaults
+        stepped = getattr(run.facts.get("engine"), "basic_optimizer", run.optimizer)
+        defaults = getattr(stepped, "defaults", {})  # a user's own may have none
         names = operators_of_the_update(run.profile)
         seen = {kind: sum(n for name, n in names.items() if name.startswith(sign)) for kind, sign in _SIGNS.items()}
         unknown = "none of the three" if names else "no optimizer step"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.base import Evidence, Stage, Technique
 from harness.techniques.layers import product_layer
 from harness.techniques.zero import INSTALL
@@ -51,6 +52,7 @@ class Precision(Technique):
     packages = ("deepspeed",)
     requirement = "tf32: a GPU of compute capability 8.0 or later; amp-fp16: a GPU; ds-bf16: deepspeed"
     proof = "data type of an inner activation and of the weights; for fp32 and tf32 the rounding error of a product"
+    revised = "the precision of a step of one's own was seen where it multiplies"
 
     def active(self, cell: Cell) -> bool:
         # a configuration that is run as it was printed sets its own precision, and has evidence of its own
@@ -58,6 +60,9 @@ class Precision(Technique):
 
     def uses(self, cell: Cell) -> tuple[str, ...]:
         return self.packages if cell["precision"] == "ds-bf16" else ()
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["precision"] != "fp32" else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["precision"]
@@ -104,7 +109,9 @@ class Precision(Technique):
             facts["loss_scale"] = run.scaler.get_scale()
         short = _short(inner)
         fault = None
-        if inner != wanted_inside:
+        if inner is None:
+            short, fault = "nothing", "no matrix product was seen"
+        elif inner != wanted_inside:
             fault = f"an inner activation is {short}, not {_short(wanted_inside)}"
         elif weights != wanted_weights:
             fault = f"weights are {_short(weights)}, not {_short(wanted_weights)}"

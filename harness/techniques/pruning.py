@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.base import Evidence, Stage, Technique
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class Pruning(Technique):
     stage = Stage.MODEL
     requirement = "weights that are trained (not lora, not nf4) and whole on a device (not fsdp, pipeline, zero)"
     proof = "share of zeros in the weights that the last step used"
+    revised = "a step of one's own was pruned in the blocks of all its lists"
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["pruning"] != "off" else 1
 
     def requires(self, environment: Any, cell: Cell) -> str | None:
         if cell["pruning"] != "off" and cell["quantization"] != "none":

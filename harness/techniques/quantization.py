@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.base import Evidence, Inert, Stage, Technique
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class Quantization(Technique):
     packages = ("bitsandbytes",)
     requirement = "bitsandbytes; lora (4-bit weights cannot be trained themselves); linear layers (not GPT-2's Conv1D)"
     proof = "class of the layers, bytes a weight, compute type"
+    revised = "a step of one's own was quantized in the blocks of all its lists"
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell["quantization"] != "none" else 1
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         if cell["quantization"] == "none":
@@ -54,11 +59,17 @@ class Quantization(Technique):
 
         # Under FSDP a shard must be of the type that is computed with (axolotl#1494).
         storage = "bfloat16" if cell["parallel"] == "fsdp" else "uint8"
-        for block in run.blocks():
-            for parent in list(block.modules()):
-                for name, layer in list(parent.named_children()):
-                    if type(layer) is nn.Linear:
-                        setattr(parent, name, _four_bit(layer, storage, run.device))
+        blocks = run.blocks()
+        for parent in [module for block in blocks for module in block.modules()]:
+            for name, layer in list(parent.named_children()):
+                if type(layer) is nn.Linear:
+                    setattr(parent, name, _four_bit(layer, storage, run.device))
+        # a user's blocks may be layers themselves, in their list
+        bare = {block for block in blocks if type(block) is nn.Linear}
+        for parent in list(run.plain_model.modules()) if bare else ():
+            for name, layer in list(parent.named_children()):
+                if layer in bare:
+                    setattr(parent, name, _four_bit(layer, storage, run.device))
         if not _layers(run.plain_model):
             raise Inert(
                 "quantization=nf4: the blocks of this model hold no nn.Linear (GPT-2's layers are Conv1D); "

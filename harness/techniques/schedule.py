@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
-from harness.techniques.base import Evidence, Stage, Technique
+from harness.techniques.base import Evidence, Inert, Stage, Technique
 
 if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
@@ -47,24 +47,45 @@ class Schedule(Technique):
         setting = cell["schedule"]
         if setting == "none":
             return
-        seen: list[float] = []
+        _refuse_others(run, str(setting))
+        seen: list[list[float]] = []
         run.facts["learning_rates"] = seen
         scheduler = _make(str(setting), run.optimizer, total_steps(run))
-        run.before_optimizer.append(lambda: seen.append(float(run.optimizer.param_groups[0]["lr"])))
+        groups = run.optimizer.param_groups
+        run.facts["peak_rates"] = [float(group["initial_lr"]) for group in groups]
+        run.before_optimizer.append(lambda: seen.append([float(group["lr"]) for group in groups]))
         run.after_step.append(lambda _step: scheduler.step())
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         setting = str(cell["schedule"])
-        seen: list[float] = run.facts.get("learning_rates", [])
-        peak, total = float(run.optimizer.defaults["lr"]), total_steps(run)
-        wanted = [peak * factor(setting, step, total) for step in range(run.steps_done)]
-        holds = len(seen) == len(wanted) and all(
-            math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12) for a, b in zip(seen, wanted, strict=True)
-        )
+        rates: list[list[float]] = run.facts.get("learning_rates", [])
+        peaks, total = run.facts.get("peak_rates") or [float(run.optimizer.defaults["lr"])], total_steps(run)
+        expected = [[peak * factor(setting, step, total) for peak in peaks] for step in range(run.steps_done)]
+        holds = len(rates) == len(expected) and all(
+            math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
+            for groups in zip(rates, expected, strict=True) for a, b in zip(*groups, strict=True)
+        )  # fmt: skip
+        # in words and facts the first group speaks for all
+        seen, wanted = ([each[0] for each in steps] for steps in (rates, expected))
         facts = {"learning_rates": [*seen[:3], *seen[-3:]], "expected": [*wanted[:3], *wanted[-3:]], "steps": len(seen)}
         word = f"{min(seen):.1e} to {max(seen):.1e}" if seen else "one learning rate"
         reason = f"schedule={setting} was set, but learning rates do not follow it ({word})"
         return Evidence(holds=holds, word=word, facts=facts, reason=reason)
+
+
+def _refuse_others(run: TrainingRun, setting: str) -> None:
+    """A user's step may bring an optimizer that torch's schedules do not know.
+
+    Raises:
+        Inert: it does.
+    """
+    import torch
+
+    if run.own is not None and not isinstance(run.optimizer, torch.optim.Optimizer):
+        raise Inert(
+            f"schedule={setting} cannot be applied from outside: the step's optimizer is none of torch's, whose rates "
+            "can be set; follow settings['schedule'] in build, add 'schedule' to honours, and prove it in evidence()"
+        )
 
 
 def total_steps(run: TrainingRun) -> int:

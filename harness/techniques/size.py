@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell
+from harness.experiment.workloads import is_step
 from harness.techniques.base import Evidence, Stage, Technique
 
 if TYPE_CHECKING:
@@ -32,9 +33,13 @@ class Size(Technique):
     stage = Stage.PROCESS
     requirement = "nothing but memory"
     proof = "tokens counted in the window"
+    revised = "accumulation that a step of one's own honours was left to it"
 
     def active(self, cell: Cell) -> bool:
         return cell["batching"] == "fixed"
+
+    def revision(self, cell: Cell) -> int:
+        return 2 if is_step(cell.workload.model) and cell.number("accumulation") > 1 else 1
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
         if run.own is not None:

@@ -69,8 +69,9 @@ class TrainingStep:
     """Asked after the window: axis → what shows that its setting was in effect."""
     tokens: Callable[[Any], int] | None = None
     """Tokens in a batch; None: the size of `input_ids`, else of the batch's first tensor of whole numbers."""
-    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None
-    """None: torch's AdamW, as the axis `optimizer` has it."""
+    optimizer: Callable[[Iterable[nn.Parameter]], Any] | None = None
+    """A `torch.optim.Optimizer`, or any object with `step()` and `zero_grad()`. None: torch's AdamW, as the axis
+    `optimizer` has it."""
 
 
 def load(source: str) -> Build:

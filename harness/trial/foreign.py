@@ -6,18 +6,18 @@ or declared in `honours`; everything else is refused in words, never passed over
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from harness.techniques.base import Evidence, Inert, Technique
-from harness.techniques.layers import product_layer
+from harness.techniques.layers import product_layers
 from harness.techniques.pruning import matrices
 from harness.techniques.registry import axis_table
-from harness.trial.model import blocks_of
-from harness.trial.reach import DATA_AXES, OUT_OF_REACH, cannot_be_applied
+from harness.trial.own_baseline import uncompiled
+from harness.trial.reach import DATA_AXES, OUT_OF_REACH, PART_OF, cannot_be_applied
 
 if TYPE_CHECKING:
     from harness.trial.own_step import OwnStep
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SHOWS_ITSELF = frozenset({
     "attention", "precision", "compile", "optimizer", "checkpointing", "sequence_length", "batch_size", "accumulation",
 })  # fmt: skip
+#: Of these, what only the harness's own doing shows: micro-batches inside a loss that honours them do not.
+SHOWN_BY_BUILD = frozenset({"accumulation"})
 #: Read by `build` without further ado: the size of a batch shows whether it did.
 SIZES = frozenset({"sequence_length", "batch_size"})
 
@@ -57,7 +59,9 @@ def left_to_apply(run: TrainingRun, own: OwnStep, techniques: Iterable[Technique
     for technique in techniques:
         axes = [axis.name for axis in technique.axes if axis.name in own.named and axis.name not in own.step.honours]
         for axis in axes:
-            reason = why_not(axis, run, own)
+            whole = PART_OF.get(axis)
+            theirs = f"build honours {whole}, to which it belongs" if whole in own.step.honours else None
+            reason = theirs or why_not(axis, run, own)
             if reason is not None:
                 raise Inert(cannot_be_applied(axis, run.cell[axis], own.source, reason))
         if not OUT_OF_REACH.keys() >= set(axes):
@@ -70,51 +74,33 @@ def why_not(axis: str, run: TrainingRun, own: OwnStep) -> str | None:
     setting = run.cell[axis]
     if axis in OUT_OF_REACH:
         return None if setting == axis_table()[axis].default else OUT_OF_REACH[axis]
-    if axis == "attention" and own.transformers is None and setting in ("eager", "flash2"):
+    if axis == "attention" and not own.towers and setting in ("eager", "flash2"):
         return "it is no transformers model, whose attention can be exchanged"
     if axis == "precision" and setting == "ds-bf16":
         return "DeepSpeed's engine is not set up for it"
     if axis == "optimizer" and own.step.optimizer is not None:
         return "the step brings an optimizer of its own"
-    if axis == "checkpointing" and setting != "off" and own.transformers is None and not blocks(own.step.model):
+    if axis == "checkpointing" and setting != "off" and not own.towers and not own.blocks():
         return "no list of blocks (nn.ModuleList or nn.Sequential) was found in the model"
     pruned = axis == "pruning" and setting != "off"
     unfound = "no matrix was found in a list of blocks (nn.ModuleList or nn.Sequential) of the model"
-    return unfound if pruned and not matrices(blocks(own.step.model)) else None
-
-
-def blocks(model: nn.Module) -> list[nn.Module]:
-    """The repeated blocks: the longest ModuleList, else the longest Sequential of modules that have parts."""
-    found = blocks_of(model)
-    if found:
-        return found
-    rows = [list(module) for module in model.modules() if isinstance(module, nn.Sequential)]
-    rows = [row for row in rows if all(next(part.children(), None) is not None for part in row)]
-    return max(rows, key=len, default=[])
+    return unfound if pruned and not matrices(own.blocks()) else None
 
 
 def adopt_attention(run: TrainingRun, own: OwnStep) -> None:
-    """Exchange the attention of the transformers model in a step.
+    """Exchange the attention of every transformers model in a step.
 
     Raises:
         Inert: transformers does not know the implementation for this model.
     """
-    if own.transformers is None or "attention" not in own.applied:
+    if "attention" not in own.applied:
         return
     try:
-        own.transformers.set_attn_implementation(run.attention)
+        for tower in own.towers:
+            tower.set_attn_implementation(run.attention)
     except (ValueError, ImportError) as error:
         first = str(error).strip().splitlines()[0]
         raise Inert(f"attention={run.cell['attention']} cannot be set on {own.source}: {first}") from error
-
-
-def checkpoint_blocks(parts: Sequence[nn.Module], *, reentrant: bool) -> None:
-    """Recompute each block's forward in backward, by torch.utils.checkpoint."""
-    from torch.utils.checkpoint import checkpoint
-
-    for part in parts:
-        forward: Callable[..., Any] = part.forward
-        part.forward = functools.partial(checkpoint, forward, use_reentrant=reentrant)
 
 
 def dropout_of(model: nn.Module) -> str:
@@ -136,17 +122,19 @@ def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
     The last one of a pass may be smaller. A collator may pad to less than the whole length, and ids that the loss
     shifts are one longer.
     """
-    samples, tokens = max(own.samples), run.tokens / run.samples
-    smaller = [each for each in own.samples if each < samples]
+    largest, tokens = max(own.samples), run.tokens / run.samples
+    # an honoured accumulation takes the samples of a whole step in one batch
+    samples = largest * run.accumulation / run.cell.number("accumulation")
+    smaller = [each for each in own.samples if each < largest]
     last = {*own.ends, len(own.samples)}  # whether a pass ends with the latest batch is not known yet
-    inside = [each for number, each in enumerate(own.samples, 1) if each < samples and number not in last]
+    inside = [each for number, each in enumerate(own.samples, 1) if each < largest and number not in last]
     facts = {"samples_a_batch": samples, "tokens_a_sample": tokens}
     faults = []
     wanted = run.cell.number("batch_size")
     if "batch_size" in own.named and samples != wanted:
         faults.append(f"a batch holds {samples:g} samples, not batch_size={wanted}")
     elif "batch_size" in own.named and inside:
-        faults.append(f"batches hold {min(inside)} to {samples} samples, not batch_size={wanted} throughout")
+        faults.append(f"batches hold {min(inside)} to {largest} samples, not batch_size={wanted} throughout")
     length = run.cell.number("sequence_length")
     if "sequence_length" in own.named and not length / 2 < tokens <= length + 1:
         faults.append(f"a sample holds {tokens:g} tokens, not sequence_length={length}")
@@ -158,17 +146,30 @@ def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
 
 
 def inner_dtypes(run: TrainingRun) -> tuple[Any, Any]:
-    """Data type that the first inner matrix product of one more step puts out, and that of its weights."""
-    layer = product_layer([*blocks(run.plain_model), run.plain_model])
-    if layer is None:
-        return None, next(run.plain_model.parameters()).dtype
-    weights = layer.weight.dtype
-    seen: list[Any] = []
-    hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
+    """Data type that a matrix product of one more step puts out, and that of its weights: the first product in a block,
+    else the first at all. None in place of the former where no layer with such weights ran."""
+    own = run.own
+    assert own is not None
+    blocks = {module for block in own.blocks() for module in block.modules()}
+    seen: list[tuple[bool, Any, Any]] = []
+
+    def note(layer: Any, inputs: Any, output: Any) -> None:
+        looks_up = bool(inputs) and not any(is_float(each) for each in inputs)  # it takes whole numbers
+        if isinstance(output, torch.Tensor) and not looks_up:
+            seen.append((layer in blocks, output.dtype, weights[layer]))
+
+    def is_float(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+    weights = {layer: layer.weight.dtype for layer in product_layers(run.plain_model)}
+    hooks = [layer.register_forward_hook(note) for layer in weights]
     called, run.call = run.call, run.model
     try:
-        run.step()
+        with uncompiled():
+            run.step()
     finally:
         run.call = called
-        hook.remove()
-    return (seen[0] if seen else None), weights
+        for hook in hooks:
+            hook.remove()
+    _, inner, of_weights = next((each for each in seen if each[0]), seen[0] if seen else (False, None, None))
+    return inner, of_weights or next(run.plain_model.parameters()).dtype

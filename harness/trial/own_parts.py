@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
@@ -12,12 +13,15 @@ import torch
 from torch import nn
 
 from harness.errors import WorkloadError, suggestion
+from harness.techniques.base import Inert
 from harness.techniques.registry import axis_table
 from harness.trial import custom
 from harness.trial.custom import blamed
+from harness.trial.reach import cannot_be_applied
 
 if TYPE_CHECKING:
     from harness.trial.own_step import OwnStep
+    from harness.trial.training import TrainingRun
 
 #: torch's words where a graph is gone through again.
 _SECOND_TIME = "backward through the graph a second time"
@@ -79,21 +83,77 @@ def tokens(own: OwnStep) -> Callable[[Any], int] | None:
     return counted
 
 
-def optimizer(own: OwnStep) -> Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None:
+def optimizer(own: OwnStep, run: TrainingRun) -> Callable[[Iterable[nn.Parameter]], Any] | None:
     """The user's maker of an optimizer, held to make one; None where the harness brings AdamW."""
     make = own.step.optimizer
     if make is None:
         return None
 
-    def made(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def made(parameters: Iterable[nn.Parameter]) -> Any:
         with blamed(f"the optimizer of {own.source}", own.file):
-            found = make(parameters)
+            found: Any = make(parameters)
         if not all(callable(getattr(found, name, None)) for name in ("step", "zero_grad")):
             wanted = "it must return a torch.optim.Optimizer of the parameters that it is given"
             raise WorkloadError(f"{named('optimizer', make, own)} returned {_kind(found)}; {wanted}")
-        return found
+        needs = next((f"{name} needs {part!r}" for name in ("step", "zero_grad") for part in _needed(found, name)), "")
+        if needs:
+            raise WorkloadError(
+                f"{named('optimizer', make, own)} returned {_kind(found)}, whose {needs}: the harness calls step() "
+                "after backward, and then zero_grad(); return an optimizer that needs no more than the gradients"
+            )
+        if run.scaler is not None and not hasattr(found, "param_groups"):
+            reason = f"a GradScaler finds the gradients in param_groups, which {_kind(found)} does not have"
+            raise Inert(cannot_be_applied("precision", run.cell["precision"], own.source, reason))
+        return found if isinstance(found, torch.optim.Optimizer) else OtherOptimizer(found)
 
     return made
+
+
+def update(own: OwnStep, inner: Callable[[], None]) -> Callable[[], None]:
+    """The user's optimizer stepped, so that what it raises is told as its own."""
+
+    def told() -> None:
+        with blamed(f"the optimizer of {own.source}", own.file):
+            inner()
+
+    return told
+
+
+class OtherOptimizer:
+    """An optimizer that is none of torch's: any class with `step` and `zero_grad`, several of torch's in one say."""
+
+    def __init__(self, inner: Any) -> None:
+        """Around the user's own."""
+        self._inner = inner
+        self._takes_none = "set_to_none" in inspect.signature(inner.zero_grad).parameters
+
+    def __getattr__(self, name: str) -> Any:
+        """What else it has."""
+        return getattr(self._inner, name)
+
+    def step(self) -> None:
+        """In a profile by the name that torch gives to its own."""
+        with torch.profiler.record_function(f"Optimizer.step#{type(self._inner).__name__}.step"):
+            self._inner.step()
+
+    def zero_grad(self, *, set_to_none: bool = True) -> None:
+        """As it does it, where it does not take the word."""
+        self._inner.zero_grad(**({"set_to_none": set_to_none} if self._takes_none else {}))
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        """That of torch's optimizers that it holds, alone or in lists; of any other nothing is known."""
+        parts = [part if isinstance(part, list) else [part] for part in getattr(self._inner, "__dict__", {}).values()]
+        held = [each for part in parts for each in part if isinstance(each, torch.optim.Optimizer)]
+        return {key: state for each in held for key, state in each.state.items()}
+
+
+def _needed(found: object, name: str) -> list[str]:
+    """What a method cannot be called without."""
+    return [
+        part.name for part in inspect.signature(getattr(found, name)).parameters.values()
+        if part.default is part.empty and part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)
+    ]  # fmt: skip
 
 
 def backward(own: OwnStep, inner: Callable[[torch.Tensor], None]) -> Callable[[torch.Tensor], None]:

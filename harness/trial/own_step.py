@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,10 @@ from torch import nn
 
 from harness.errors import WorkloadError
 from harness.techniques.base import Evidence, Technique
-from harness.trial import custom, foreign, own_batches, own_parts
+from harness.trial import custom, foreign, own_batches, own_blocks, own_parts
 from harness.trial.custom import TrainingStep
 from harness.trial.outcome import Outcome
+from harness.trial.own_baseline import evidence_of_off, uncompiled
 
 if TYPE_CHECKING:
     from harness.trial.spec import TrialResult
@@ -43,8 +44,8 @@ class OwnStep:
     step: TrainingStep
     named: frozenset[str]
     """Axes that the question is about."""
-    transformers: Any
-    """The transformers model in the step's model, or None."""
+    towers: list[Any]
+    """The transformers models in the step's model that are not part of another one."""
     file: Path
     applied: frozenset[str] = frozenset()
     """Named axes that the harness itself puts into effect."""
@@ -59,21 +60,41 @@ class OwnStep:
     """Number of batches up to the end of each pass through them."""
 
     def blocks(self) -> list[nn.Module]:
-        """The model's repeated blocks; none where none are found."""
-        return foreign.blocks(self.step.model)
+        """The model's repeated blocks, each once; none where none are found."""
+        return [block for row in own_blocks.rows(self.step.model) for block in row]
 
     def dropout(self) -> str:
         """A dropout that is on, as `attn_pdrop=0.1`; empty where there is none."""
         return foreign.dropout_of(self.step.model)
 
-    def checkpoint(self, *, reentrant: bool) -> None:
-        """Checkpointing for blocks that transformers knows nothing of."""
-        foreign.checkpoint_blocks(self.blocks(), reentrant=reentrant)
+    def checkpoint(self, setting: str, *, input_gradients: bool) -> None:
+        """As `own_blocks.checkpoint_all`."""
+        own_blocks.checkpoint_all(self, setting=setting, input_gradients=input_gradients)
+
+    def watch(self, block: nn.Module, seen: Callable[..., None]) -> own_blocks.Watch | None:
+        """Have each forward of a block told whose checkpointing is the harness's; None: it is another's."""
+        return own_blocks.Watch(block, seen) if own_blocks.is_checkpointed_here(block) else None
+
+    def share_of(self, blocks: Iterable[nn.Module]) -> float:
+        """As `own_blocks.share_of`, of the step's model."""
+        return own_blocks.share_of(self.step.model, blocks)
+
+    def rows_with(self, blocks: Collection[nn.Module]) -> list[nn.Module]:
+        """All blocks of the lists that one of the given ones stands in."""
+        held = set(map(id, blocks))
+        return [block for row in own_blocks.rows(self.step.model) if held & set(map(id, row)) for block in row]
+
+    uncompiled = staticmethod(uncompiled)
+
+    @staticmethod
+    def is_pinned(batch: Any) -> bool:
+        """Whether all of a batch lies in page-locked memory."""
+        return all(part.is_pinned() for _, part in own_batches.tensors(batch))
 
     def let_go(self) -> None:
         """Hold on to nothing that lies on the device."""
         self.step = TrainingStep(model=nn.Module(), batches=(), loss=_gone)
-        self.transformers = None
+        self.towers = []
 
     def inner_dtypes(self, run: TrainingRun) -> tuple[Any, Any]:
         """As `foreign.inner_dtypes`."""
@@ -101,10 +122,12 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     first = next(batches)
     own = OwnStep(
         source=source, file=file, build=build, step=step, named=foreign.named_axes(run.spec),
-        transformers=transformers_in(step.model), ends=ends,
+        towers=own_blocks.towers(step.model), ends=ends,
     )  # fmt: skip
     own.figures.update({BATCH: own_batches.batch_hash(first), WEIGHTS: own_batches.weights_hash(step.model)})
     run.own = own
+    if "accumulation" in step.honours:
+        run.accumulation = 1  # the loss goes over its own micro-batches: a call is a whole step
     left = foreign.left_to_apply(run, own, techniques)
     axes = {axis.name for technique in left for axis in technique.axes}
     own.applied = frozenset(axes & own.named - set(step.honours))
@@ -115,13 +138,16 @@ def start(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
 def _hang_in(run: TrainingRun, own: OwnStep, batches: Any) -> None:
     step = own.step
     run.model = run.plain_model = step.model
-    run.config = getattr(own.transformers or step.model, "config", None)
+    # that of one of several says nothing of the whole
+    run.config = getattr(own.towers[0] if len(own.towers) == 1 else step.model, "config", None)
     run.batches = batches
-    run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=bool(run.cell["non_blocking"]))
+    at_once = "non_blocking" in own.applied and bool(run.cell["non_blocking"])
+    run.copy = lambda batch: own_batches.moved(batch, run.device, non_blocking=at_once)
     run.sizes = _counter(run, own)
     run.loss_of = lambda batch: loss_of(own, own.step, run.call, batch)
     run.backward = own_parts.backward(own, run.backward)
-    run.make_optimizer = own_parts.optimizer(own) or run.make_optimizer
+    run.make_optimizer = own_parts.optimizer(own, run) or run.make_optimizer
+    run.update = own_parts.update(own, run.update) if step.optimizer is not None else run.update
 
 
 def _counter(run: TrainingRun, own: OwnStep) -> Callable[[Any], own_batches.Sizes]:
@@ -216,14 +242,15 @@ def _gone(model: Any, batch: Any) -> torch.Tensor:
 
 
 def transformers_in(model: nn.Module) -> Any:
-    """The outermost transformers model in a model, itself included; None where there is none."""
-    return next((module for module in model.modules() if hasattr(module, "set_attn_implementation")), None)
+    """The first transformers model in a model, itself included; None where there is none."""
+    return next(iter(own_blocks.towers(model)), None)
 
 
 def provable(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     """The techniques whose own evidence can be asked: applied here, or of a kind that shows from outside."""
     assert run.own is not None
-    shown = run.own.applied | (run.own.named & foreign.SHOWS_ITSELF)
+    hidden = foreign.SHOWN_BY_BUILD & set(run.own.step.honours)
+    shown = run.own.applied | (run.own.named & foreign.SHOWS_ITSELF - hidden)
     return [each for each in techniques if any(axis.name in shown for axis in each.axes)]
 
 
@@ -233,19 +260,22 @@ def prove(run: TrainingRun, result: TrialResult) -> None:
     assert own is not None
     given = own_parts.evidence(own)
     faults = []
-    for axis in sorted(own.named & {*own.step.honours, *given}):
+    offs = {axis: evidence_of_off(axis, run) for axis in own.named - set(given)}
+    for axis in sorted(own.named & {*own.step.honours, *given, *(axis for axis, off in offs.items() if off)}):
         if axis in given:
             holds, word = _read(given[axis])
             reason = f"{axis}={run.cell[axis]} was set, but the evidence of {own.source} says otherwise ({word})"
             proof = Evidence(holds=holds, word=word, reason=reason)
-        elif axis in foreign.SHOWS_ITSELF:
+        elif (off := offs[axis]) is not None:
+            proof = off
+        elif axis in foreign.SHOWS_ITSELF - foreign.SHOWN_BY_BUILD:
             continue
         else:
             proof = Evidence(holds=False, word="not proven", reason=(
                 f"{own.source} says that it honours {axis}, and nothing shows it; let evidence() return {{{axis!r}: …}}"
             ))  # fmt: skip
         result.evidence.setdefault(axis, {
-            "holds": proof.holds, "word": proof.word, "facts": {"reported_by": own.source},
+            "holds": proof.holds, "word": proof.word, "facts": proof.facts or {"reported_by": own.source},
             "reason": "" if proof.holds else proof.reason,
         })  # fmt: skip
         faults += [] if proof.holds else [proof.reason]

@@ -17,6 +17,8 @@ OUT_OF_REACH: Mapping[str, str] = {
     "autocast_outside": "it belongs to DeepSpeed's engine",
     "distillation": "a teacher must be built beside the model",
 }
+#: Axis → the one that it only says more about: who puts that into effect puts this into effect too.
+PART_OF: Mapping[str, str] = {"input_gradients": "checkpointing", "lora_targets": "lora"}
 
 
 def cannot_be_applied(axis: str, setting: object, source: str, reason: str) -> str:

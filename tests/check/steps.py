@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from harness import TrainingStep
 
@@ -104,6 +106,270 @@ def ignores_checkpointing(device: Any, settings: Mapping[str, Any]) -> Any:
     return TrainingStep(
         model=Model(), batches=batches(), loss=loss, honours={"lora"}, evidence=lambda: {"lora": (True, "of course")}
     )
+
+
+def accumulates(device: Any, settings: Mapping[str, Any], **more: Any) -> Any:
+    """Its loss goes over the micro-batches by itself."""
+    count, calls = int(settings["accumulation"]), []
+
+    def over_parts(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        calls.append(len(batch))
+        return torch.stack([loss(model, part) for part in batch.chunk(count)]).mean()
+
+    def shown() -> dict[str, Any]:
+        return {"accumulation": (True, f"{len(calls)} calls of {calls[-1]} samples")}
+
+    drawn = [torch.randint(0, 64, (2 * count, LENGTH)) for _ in range(4)]
+    evidence = more.get("evidence", shown)
+    return TrainingStep(model=Model(), batches=drawn, loss=over_parts, honours={"accumulation"}, evidence=evidence)
+
+
+def accumulates_without_evidence(device: Any, settings: Mapping[str, Any]) -> Any:
+    return accumulates(device, settings, evidence=None)
+
+
+def honours_checkpointing(device: Any, settings: Mapping[str, Any]) -> Any:
+    return TrainingStep(model=Model(), batches=batches(), loss=loss, honours={"checkpointing"})
+
+
+def checkpoints_by_itself(device: Any, settings: Mapping[str, Any], honours: Any = ()) -> Any:
+    """Whatever is asked, unless it says that it reads the setting."""
+    model = Model()
+    if not honours or settings["checkpointing"] != "off":
+        for block in model.blocks:
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+    return TrainingStep(model=model, batches=batches(), loss=loss, honours=honours)
+
+
+def checkpoints_as_asked(device: Any, settings: Mapping[str, Any]) -> Any:
+    return checkpoints_by_itself(device, settings, honours={"checkpointing"})
+
+
+def compiles_by_itself(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Each block, as regional compilation has it."""
+    model = Model()
+    for block in model.blocks:
+        block.compile(backend="eager")
+    return model, batches(), loss
+
+
+class Blocks(nn.Module):
+    """Numbers through any modules in turn, each called as `call` does, to one of 64 words."""
+
+    def __init__(self, *parts: nn.Module, call: Any = lambda part, x: part(x)) -> None:
+        super().__init__()
+        self.embed, self.parts, self.head = nn.Embedding(64, WIDTH), nn.ModuleList(parts), nn.Linear(WIDTH, 64)
+        self.call = call
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, length, 64)."""
+        x = self.embed(ids)
+        for part in self.parts:
+            x = self.call(part, x)
+        return self.head(x)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
+
+
+def bare_layers(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Blocks(*(nn.Linear(WIDTH, WIDTH) for _ in range(4))), batches(), loss
+
+
+def one_block_three_times(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Blocks(*[mlp()] * 3), batches(), loss
+
+
+class Scaled(nn.Module):
+    """A layer that wants the name of its second argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = mlp()
+
+    def forward(self, x: torch.Tensor, *, scale: Any) -> torch.Tensor:
+        """As `x`."""
+        return x + scale * self.layer(x)
+
+
+def named_arguments(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Blocks(Scaled(), Scaled(), call=lambda part, x: part(x, scale=x)), batches(), loss
+
+
+def input_without_gradient(device: Any, settings: Mapping[str, Any]) -> Any:
+    """The first block sees the batch itself."""
+    model = Blocks(mlp(), mlp())
+    model.embed = nn.Identity()  # type: ignore[assignment]
+    numbers = [torch.randn(2, LENGTH, WIDTH) for _ in range(4)]
+    return model, numbers, lambda model, batch: model(batch).square().mean()
+
+
+class Expert(nn.Module):
+    """A layer of five experts that all see everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(mlp() for _ in range(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """As `x`."""
+        return x + torch.stack([expert(x) for expert in self.experts]).mean(0)
+
+
+def lists_in_lists(device: Any, settings: Mapping[str, Any]) -> Any:
+    """3 layers of 5 experts: the longest list holds the experts of one layer alone."""
+    return Blocks(*(Expert() for _ in range(3))), batches(), loss
+
+
+def a_list_of_pairs(device: Any, settings: Mapping[str, Any]) -> Any:
+    """2 pairs of layers, which are called one by one."""
+    pairs = (nn.ModuleList([mlp(), mlp()]) for _ in range(2))
+    return Blocks(*pairs, call=lambda pair, x: pair[1](pair[0](x))), batches(), loss
+
+
+def a_large_rest(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Blocks(mlp(), mlp())
+    model.embed = nn.Embedding(1000, WIDTH)
+    return model, batches(), loss
+
+
+class Towers(nn.Module):
+    """Two transformers models side by side, and blocks of its own behind them."""
+
+    def __init__(self) -> None:
+        from transformers import GPT2Config, GPT2Model, LlamaConfig, LlamaModel
+
+        super().__init__()
+        small = {"vocab_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+        none = {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+        self.one = GPT2Model(GPT2Config(n_embd=WIDTH, n_layer=2, n_head=2, vocab_size=64, **none))
+        self.other = LlamaModel(LlamaConfig(**small, hidden_size=WIDTH, intermediate_size=2 * WIDTH))
+        self.behind = nn.ModuleList([mlp(), mlp(), mlp()])
+        self.head = nn.Linear(WIDTH, 64)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, length, 64)."""
+        x = self.one(ids, use_cache=False).last_hidden_state + self.other(ids, use_cache=False).last_hidden_state
+        for part in self.behind:
+            x = x + part(x)
+        return self.head(x)
+
+
+def two_towers(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Towers(), batches(), loss
+
+
+def torch_encoder(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Its attention calls the function behind its output layer, and not the layer."""
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, dropout=0.0, batch_first=True)
+    model = nn.Sequential(nn.Embedding(64, WIDTH), nn.TransformerEncoder(layer, 2), nn.Linear(WIDTH, 64))
+    return model, batches(), loss
+
+
+def convolutions(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
+    pictures = [torch.randn(2, 3, LENGTH, LENGTH) for _ in range(4)]
+    return model, pictures, lambda model, batch: model(batch).square().mean()
+
+
+def bag_of_words(device: Any, settings: Mapping[str, Any]) -> Any:
+    """An EmbeddingBag has a matrix too, and multiplies by nothing."""
+    model = nn.Sequential(nn.EmbeddingBag(64, WIDTH), nn.Linear(WIDTH, 4))
+    return model, batches(), lambda model, batch: model(batch).square().mean()
+
+
+class ByHand(nn.Module):
+    """A product that no layer makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(LENGTH, 4))
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, 4)."""
+        return batch.float() @ self.matrix
+
+
+def product_by_hand(device: Any, settings: Mapping[str, Any]) -> Any:
+    return ByHand(), batches(), lambda model, batch: model(batch).square().mean()
+
+
+class Both:
+    """Two optimizers in one object, with the two methods that a loop calls."""
+
+    def __init__(self, parameters: Any) -> None:
+        parameters = list(parameters)
+        self.matrices = torch.optim.SGD([each for each in parameters if each.ndim == 2], lr=0.01, momentum=0.9)
+        self.rest = [torch.optim.AdamW([each for each in parameters if each.ndim != 2], lr=0.01)]
+
+    def step(self) -> None:
+        """One of each."""
+        self.matrices.step()
+        self.rest[0].step()
+
+    def zero_grad(self) -> None:
+        """Of each."""
+        self.matrices.zero_grad()
+        self.rest[0].zero_grad()
+
+
+class BothToNone(Both):
+    """The same with the word that torch's take."""
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """As asked."""
+        assert set_to_none
+        super().zero_grad()
+
+
+class Failing(Both):
+    """A step that raises."""
+
+    def step(self) -> None:
+        """Never."""
+        raise RuntimeError("the moments are lost")
+
+
+def two_in_one_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=Both)
+
+
+def two_in_one_to_none(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=BothToNone)
+
+
+def optimizer_that_fails(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=Failing)
+
+
+def wants_a_closure(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=torch.optim.LBFGS)
+
+
+def groups_of_two_rates(device: Any, settings: Mapping[str, Any]) -> Any:
+    """The first group has a rate of its own."""
+
+    def grouped(parameters: Any) -> torch.optim.Optimizer:
+        first, *rest = parameters
+        return torch.optim.AdamW([{"params": [first], "lr": 1e-5}, {"params": rest}], lr=1e-3)
+
+    return parted(optimizer=grouped)
+
+
+def honours_non_blocking(device: Any, settings: Mapping[str, Any]) -> Any:
+    """The batch says how it is copied."""
+
+    class Batch(torch.Tensor):
+        def to(self, *_: Any, **how: Any) -> torch.Tensor:
+            asked.append(how["non_blocking"])
+            return self.as_subclass(torch.Tensor)
+
+    asked: list[bool] = []
+    return TrainingStep(
+        model=Model(), batches=[batch.as_subclass(Batch) for batch in batches()], loss=loss, honours={"non_blocking"},
+        evidence=lambda: {"non_blocking": (True, f"{any(asked)}")},
+    )  # fmt: skip
 
 
 # -- with a fault ------------------------------------------------------------------------------------------------------

@@ -83,6 +83,175 @@ def test_a_setting_that_build_honours_shows_itself_or_is_proven_by_it() -> None:
     assert told.outcome is Outcome.OK
 
 
+def test_accumulation_that_the_loss_does_itself_is_not_done_again() -> None:
+    """2 steps of warm-up, 3 of the window, 1 under the profiler: a call each, of 4 micro-batches of 2 samples."""
+    result = trial("accumulates", gradient_check=True, accumulation=4, batch_size=2)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["accumulation"]["word"] == "6 calls of 8 samples"
+    assert result.evidence["sequence_length"]["word"] == "2 samples of 16 tokens"
+    assert result.measured["gradient_check"]["error"] < 1e-5
+    window = sum(result.measured["step_seconds"])
+    assert result.measured["samples_per_second"] * window == pytest.approx(3 * 8)
+
+
+def test_accumulation_inside_a_loss_shows_in_nothing_but_its_own_evidence() -> None:
+    result = trial("accumulates_without_evidence", accumulation=4)
+    assert result.outcome is Outcome.INERT
+    assert "says that it honours accumulation, and nothing shows it" in result.reason
+
+
+def test_how_a_batch_is_copied_is_left_alone_where_build_honours_it() -> None:
+    assert trial("honours_non_blocking", non_blocking=True).evidence["non_blocking"]["word"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("build", "axis", "reason"),
+    [
+        ("checkpoints_by_itself", "checkpointing", "checkpointing=off was set, but backward ran "),
+        ("checkpoints_by_itself", "checkpointing", "where settings['checkpointing'] asks for it and add"),
+        ("compiles_by_itself", "compile", "compile=off was set, but a step ran 2 regions of compiled code: the step"),
+    ],
+)
+def test_an_off_that_build_turns_on_is_inert(build: str, axis: str, reason: str) -> None:
+    result = trial(build, **{axis: "off"})
+    assert result.outcome is Outcome.INERT
+    assert reason in result.reason
+
+
+@pytest.mark.parametrize(
+    ("build", "axis", "word"),
+    [
+        ("good", "checkpointing", "nothing recomputed"),
+        ("good", "compile", "nothing compiled"),
+        ("checkpoints_as_asked", "checkpointing", "nothing recomputed"),
+    ],
+)
+def test_an_off_that_is_off_is_shown(build: str, axis: str, word: str) -> None:
+    result = trial(build, **{axis: "off"})
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence[axis]["word"] == word
+
+
+def test_what_is_on_by_itself_concerns_no_question_but_its_own() -> None:
+    assert trial("compiles_by_itself", optimizer="for-loop").outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("setting", ["full", "reentrant"])
+@pytest.mark.parametrize(
+    ("build", "blocks", "in_backward"),
+    [
+        ("bare_layers", 4, 1), ("one_block_three_times", 1, 3), ("named_arguments", 2, 1), ("lists_in_lists", 3, 1),
+        ("a_list_of_pairs", 4, 1), ("two_towers", 2 + 2 + 3, 1), ("input_without_gradient", 2, 1),
+    ],
+)  # fmt: skip
+def test_every_outermost_block_is_recomputed_once(build: str, blocks: int, in_backward: int, setting: str) -> None:
+    result = trial(build, checkpointing=setting, gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    proof = result.evidence["checkpointing"]
+    assert proof["word"].split(",")[0] == "2 forwards a block"
+    assert (proof["facts"]["blocks"], proof["facts"]["recomputed_blocks"]) == (blocks, blocks)
+    assert proof["facts"]["in_backward"] == in_backward
+    assert result.measured["gradient_check"]["error"] < 1e-5
+
+
+def test_reentrant_without_input_gradients_leaves_a_block_untrained() -> None:
+    result = trial("input_without_gradient", checkpointing="reentrant", input_gradients="off")
+    assert (result.outcome, result.reason.split(":")[0]) == (
+        Outcome.INERT, "backward ran 0 of 2 blocks forward again",
+    )  # fmt: skip
+
+
+def test_a_small_part_that_is_recomputed_is_told() -> None:
+    """2 blocks of 2·(32·32 + 32) weights, beside 1000·32 of the embedding and 32·64 + 64 of the head: 11%."""
+    result = trial("a_large_rest", checkpointing="full")
+    share = 4 * 1056 / (4 * 1056 + 32000 + 2112)
+    assert result.evidence["checkpointing"]["facts"]["share_of_parameters"] == pytest.approx(share)
+    assert result.evidence["checkpointing"]["word"] == "2 forwards a block, 11% of the parameters"
+    assert "the blocks that are recomputed hold 11% of the parameters alone" in result.warnings
+
+
+def test_a_checkpointing_that_build_sees_to_chooses_its_lists() -> None:
+    result = trial("checkpoints_as_asked", checkpointing="full")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["checkpointing"]["word"] == "2 forwards a block"
+
+
+def test_the_attention_of_both_towers_is_exchanged() -> None:
+    result = trial("two_towers", attention="eager")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["attention"]["word"] == "plain operations"
+
+
+def test_pruning_takes_a_module_that_is_listed_three_times_once() -> None:
+    result = trial("one_block_three_times", pruning=0.5)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["pruning"]["facts"]["matrices"] == 2
+    assert result.evidence["pruning"]["facts"]["share_of_zeros"] == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize(("setting", "word"), [("amp-bf16", "bfloat16 inside"), ("fp32", "float32 inside")])
+@pytest.mark.parametrize(
+    "build", ["torch_encoder", "convolutions", "bag_of_words", "bare_layers", "compiles_by_itself"]
+)
+def test_the_precision_of_the_first_product_that_runs_is_seen(build: str, setting: str, word: str) -> None:
+    result = trial(build, precision=setting)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["precision"]["word"] == word
+
+
+def test_a_model_in_which_no_product_is_seen_is_told_so() -> None:
+    result = trial("product_by_hand", precision="amp-bf16")
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "precision=amp-bf16 was set, but no matrix product was seen"
+
+
+@pytest.mark.parametrize("build", ["two_in_one_optimizer", "two_in_one_to_none"])
+def test_an_optimizer_needs_no_more_than_two_methods(build: str) -> None:
+    result = trial(build, gradient_check=True, clip=1.0)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert len(set(result.measured["losses"])) == len(result.measured["losses"]), "it trains"
+    # 4 bytes each: SGD's moment of every number of a matrix; AdamW's two of all others, and its step of every tensor
+    matrices = 2 * 64 * 32 + 2 * (32 * 96 + 32 * 32)
+    rest, tensors = 64 + 2 * (64 + 96 + 32), 1 + 2 * (2 + 1 + 1)
+    assert result.measured["model_state_bytes"]["optimizer"] == 4 * matrices + 8 * rest + 4 * tensors
+
+
+def test_what_needs_an_optimizer_of_torchs_says_so() -> None:
+    scheduled = trial("two_in_one_optimizer", schedule="cosine")
+    assert scheduled.outcome is Outcome.INERT
+    assert "schedule=cosine cannot be applied from outside: the step's optimizer is none of torch's" in scheduled.reason
+    scaled = trial("two_in_one_optimizer", precision="amp-fp16")
+    assert scaled.outcome is Outcome.INERT
+    assert "a GradScaler finds the gradients in param_groups, which a Both does not have" in scaled.reason
+
+
+@pytest.mark.parametrize("setting", ["cosine", "warmup-linear"])
+def test_a_schedule_begins_at_the_rate_of_each_group(setting: str) -> None:
+    result = trial("groups_of_two_rates", schedule=setting)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert max(result.evidence["schedule"]["facts"]["expected"]) == pytest.approx(1e-5)
+
+
+def test_layers_that_stand_in_a_list_themselves_are_quantized() -> None:
+    result = trial("bare_layers", quantization="nf4")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["quantization"]["facts"]["layers"] == 4
+
+
+def test_copies_of_own_batches_from_pageable_memory_are_told() -> None:
+    result = trial("good", non_blocking=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.evidence["stream"]["word"] == "the host waits, pageable batches"
+
+
+def test_a_setting_that_says_more_about_an_honoured_one_is_not_applied_by_half() -> None:
+    result = trial("honours_checkpointing", checkpointing="full", input_gradients="off")
+    assert result.outcome is Outcome.INERT
+    assert "input_gradients=off cannot be applied to steps.py:honours_checkpointing from outside" in result.reason
+    assert "build honours checkpointing, to which it belongs" in result.reason
+    assert "lora_targets=qv cannot be applied" in trial("ignores_checkpointing", lora=4, lora_targets="qv").reason
+
+
 @pytest.mark.parametrize(
     ("build", "settings", "reason"),
     [
@@ -139,6 +308,8 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("failing_tokens", "the tokens of steps.py:failing_tokens raised at line "),
         ("no_optimizer", ") returned nothing; it must return a torch.optim.Optimizer"),
         ("made_optimizer", "optimizer is a SGD, and must be a function of parameters"),
+        ("wants_a_closure", "wants_a_closure returned a LBFGS, whose step needs 'closure': the harness calls step()"),
+        ("optimizer_that_fails", "the optimizer of steps.py:optimizer_that_fails raised at line "),
         ("failing_optimizer", "the optimizer of steps.py:failing_optimizer raised at line "),
         ("honours_no_axis", "honours names 'worker', which is no axis; did you mean 'workers'?"),
         ("honours_a_text", "honours is 'workers', and must be a set of axes"),

@@ -116,3 +116,21 @@ def test_a_technique_that_does_something_else_makes_other_trials_of_its_cells_al
     prints = [fingerprint(H100, devices=H100.devices, revisions=each) for each in (None, {}, first, second)]
     assert prints[0] == prints[1], "stored trials stay what they are"
     assert len(set(prints)) == 3
+
+
+def test_settings_that_do_something_else_to_a_users_step_are_revised_for_such_steps_alone() -> None:
+    from harness.techniques.registry import axis_table, techniques
+
+    plain = axis_table().defaults()
+    changed = {
+        "accumulation": 4, "checkpointing": "full", "compile": "default", "pruning": 0.5, "quantization": "nf4",
+        "attention": "eager", "precision": "bf16",
+    }  # fmt: skip
+    built_in, own = (
+        Cell(workload=Workload(name="x", model=model, data="y"), settings={**plain, **changed})
+        for model in ("tiny", "my.py:build")
+    )
+    assert revisions_of(techniques(), [built_in]) == {}
+    assert revisions_of(techniques(), [own]) == {"sequence_length": 2, **dict.fromkeys([*changed][1:], 2)}
+    unnamed = Cell(workload=own.workload, settings=plain)
+    assert revisions_of(techniques(), [unnamed]) == {}

@@ -198,10 +198,21 @@ def test_compiled_on_a_gpu_recomputation_doubles_the_attention_kernels(
     kernels = Counter({_FORWARD: forwards, _BACKWARD: 4 * accumulation})
     run: Any = SimpleNamespace(
         profile=Profile(kernels=kernels), blocks=lambda: [None] * 4, accumulation=accumulation,
-        plain_model=SimpleNamespace(training=True),
+        plain_model=SimpleNamespace(training=True), own=None,
     )  # fmt: skip
     evidence = Checkpointing().evidence(cell(checkpointing="full", compile="default", attention="sdpa-flash"), run)
     assert evidence is not None
     assert evidence.holds is holds
     run.profile = Profile(kernels=Counter({_BACKWARD: 8}))
     assert Checkpointing._by_kernels(run) is None, "kernels of backward are no forwards"
+
+
+@pytest.mark.parametrize(("forwards", "holds"), [(8, True), (4, False)])
+def test_a_block_of_a_users_model_may_attend_any_number_of_times(forwards: int, holds: bool) -> None:
+    """One block that runs four times a step: its backward says so, its list does not."""
+    kernels = Counter({_FORWARD: forwards, _BACKWARD: 4})
+    run: Any = SimpleNamespace(profile=Profile(kernels=kernels), blocks=lambda: [None], accumulation=1, own=object())
+    evidence = Checkpointing._by_kernels(run)
+    assert evidence is not None
+    assert evidence.holds is holds
+    assert evidence.word == f"{forwards // 4} attention forwards a layer"
