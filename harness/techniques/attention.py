@@ -65,13 +65,12 @@ class Attention(Technique):
     )
     stage = Stage.PROCESS
     packages = ("flash-attn",)
-    revised = "a padding mask of one's own step was dropped"
     requirement = "sdpa-efficient, sdpa-cudnn: a GPU; flash2: a GPU, flash-attn, bf16 (or fp16 where the build has it)"
     proof = (
         "name of the attention kernel in a one-step profile; "
         "sdpa, eager, sdpa-math: operators that attention called, where compiled in a forward of the uncompiled model"
     )
-    revised = "attention was exchanged in every transformers model of a step of one's own"
+    revised = "a mask of one's own step was dropped, and of its transformers models one alone was exchanged"
 
     def active(self, cell: Cell) -> bool:
         return True
