@@ -64,6 +64,10 @@ class ClaimsError(InputError):
 class SentenceError(InputError):
     """A claim written as a sentence does not parse."""
 
+    def __init__(self, message: str, *, place: Place | None = None) -> None:
+        """Words of the sentence in the message are written out where a terminal would obey them."""
+        super().__init__(printable(message), place=place)
+
 
 class WorkloadError(InputError):
     """A model, a data file or a user's training step cannot be used."""

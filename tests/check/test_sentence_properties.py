@@ -10,7 +10,7 @@ import json
 import math
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from harness.errors import SentenceError
@@ -92,6 +92,7 @@ WORDS = (
 
 @fuzz
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8), st.booleans())
+@example(words=["checkpointing=full", "compile=default", "vs", "\x1b[2J"], begins=False)
 def test_any_words_are_a_claim_that_reads_back_or_one_clear_error(words: list[str], begins: bool) -> None:
     text = " ".join([SETTING, *words] if begins else words)
     try:
