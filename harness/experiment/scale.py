@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from harness.experiment.axes import Setting
@@ -54,7 +54,8 @@ def blocks(matrix: Matrix, scale: str) -> Iterator[Block]:
     if scale == FULL:
         yield from matrix.blocks()
         return
-    shrunk = [block for study in matrix.studies if study.smoke for block in shrink(study)]
+    tiny = cache(_tiny)  # it reads the data of one's own, which several studies may share
+    shrunk = [block for study in matrix.studies if study.smoke for block in shrink(study, tiny)]
     chosen = _compiled_cell(shrunk)
     for block in shrunk:
         compiled = _changed(block, partial(_uncompiled, unless=chosen))
@@ -63,13 +64,18 @@ def blocks(matrix: Matrix, scale: str) -> Iterator[Block]:
             yield compiled
 
 
-def shrink(study: Study) -> list[Block]:
-    """The blocks of a study in tiny shapes, with few cells, points, rounds and steps."""
+def shrink(study: Study, tiny: Callable[[Workload], Workload] | None = None) -> list[Block]:
+    """The blocks of a study in tiny shapes, with few cells, points, rounds and steps.
+
+    Args:
+        tiny: makes a workload that of the smoke scale, where other studies have their workloads made so too.
+    """
+    tiny = tiny or cache(_tiny)
     full = [_fewer_cells(block, study) for block in blocks_of(_shortened(study))]
     smaller = _smaller(full)
     return [
         replace(
-            _changed(block, lambda cell: _small(cell, smaller)),
+            _changed(block, lambda cell: _small(cell, smaller, tiny)),
             sweep={axis: smaller.get((axis, value), value) for axis, value in block.sweep.items()},
             rounds=min(study.rounds, ROUNDS),
             warmup_steps=min(study.warmup_steps, WARMUP_STEPS),
@@ -112,10 +118,10 @@ def _changed(block: Block, change: Callable[[Cell], Cell]) -> Block:
     return replace(block, arms=tuple(arms))
 
 
-def _small(cell: Cell, smaller: Smaller) -> Cell:
+def _small(cell: Cell, smaller: Smaller, tiny: Callable[[Workload], Workload]) -> Cell:
     """A step of the user's own stays: it reads the sizes in the settings, and is what the run is to show."""
     settings = {axis: smaller.get((axis, value), value) for axis, value in cell.settings.items()}
-    return replace(cell, workload=_tiny(cell.workload), settings=settings)
+    return replace(cell, workload=tiny(cell.workload), settings=settings)
 
 
 def _tiny(workload: Workload) -> Workload:

@@ -11,7 +11,7 @@ from harness.judgement.stats import holm
 from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.part import Part
-from harness.report.tables import Table, place_of, telling_apart
+from harness.report.tables import Table, places
 
 TITLE = "Other devices of the same kind"
 #: A cell whose devices differ by more than its rounds.
@@ -51,9 +51,9 @@ def _sentence(found: Sequence[Agreement]) -> str:
 
 def _table(found: Sequence[Agreement]) -> Table:
     worst = sorted(found, key=lambda each: each.p)[:SHOWN]
-    apart = telling_apart(list({id(each.block): each.block for each in found}.values()))
+    place = places(list({id(each.block): each.block for each in found}.values()))
     rows = [
-        (f"{place_of(each.block)}{apart(each.block)}", each.arm.name,
+        (place(each.block), each.arm.name,
          ", ".join(formats.ratio(mean) for mean in each.means),
          ", ".join(map(str, each.rounds)), formats.share(each.moved), f"{each.p:.2g}")
         for each in worst

@@ -16,7 +16,7 @@ from harness.report.figures import bars, scatter
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
 from harness.report.part import Part
-from harness.report.tables import Table, place_of, telling_apart
+from harness.report.tables import Table, places
 
 #: Rows of a figure of dots; the tables have all.
 MOST_DOTS = 28
@@ -104,7 +104,7 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
 def _level_dots(blocks: Sequence[BlockResult], name: str) -> list[tuple[str, bars.Dot]]:
     """Study and dot of each cell that has the figure."""
     dots = []
-    apart = telling_apart(blocks)
+    place = places(blocks)
     for block in blocks:
         for arm in block.arms:
             found = measure(METRICS[name], arm, None, "reserved") if arm.role != "control" else None
@@ -112,7 +112,7 @@ def _level_dots(blocks: Sequence[BlockResult], name: str) -> list[tuple[str, bar
                 each = found.interval
                 low = each.value if each.low is None else each.low
                 high = each.value if each.high is None else each.high
-                cell = f"{place_of(block)}{apart(block)}: {arm.name}"
+                cell = f"{place(block)}: {arm.name}"
                 dots.append((block.study, bars.Dot(name=cell, value=each.value, low=low, high=high)))
     return dots
 

@@ -15,7 +15,7 @@ from harness.report.figures import bars, controls
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.measure import dot, has_intervals
 from harness.report.part import Part
-from harness.report.tables import Table, interval, place_of, telling_apart
+from harness.report.tables import Table, interval, places
 
 #: Controls in the figure, and four times as many in the table; `tables/noise.csv` has all.
 MOST_DOTS = 28
@@ -47,8 +47,8 @@ def noise_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
 
 def _picture(floors: Sequence[Floor], gallery: Gallery) -> Picture | None:
     widest = sorted(floors, key=lambda each: -abs(each[1].value - 1))[:MOST_DOTS]
-    apart = telling_apart([block for block, _ in floors])
-    dots = [dot(f"{place_of(block)}{apart(block)}", floor, marked=block.suspect or block.control_differs)
+    place = places([block for block, _ in floors])
+    dots = [dot(place(block), floor, marked=block.suspect or block.control_differs)
             for block, floor in widest]  # fmt: skip
     shown = f"the {len(dots)} furthest from 1 of {len(floors)}" if len(floors) > len(dots) else "all studies"
     reach = reach_of(dots)
@@ -76,8 +76,8 @@ def _sentences(floors: Sequence[Floor]) -> tuple[str, ...]:
 
 def _corrected(floors: Sequence[Floor]) -> str:
     """What the correction leaves, and whether it could have shown anything else."""
-    apart = telling_apart([block for block, _ in floors])
-    suspects = ", ".join(f"{place_of(block)}{apart(block)}" for block, _ in floors if block.suspect)
+    place = places([block for block, _ in floors])
+    suspects = ", ".join(place(block) for block, _ in floors if block.suspect)
     said = f"Suspect after Holm's correction: {suspects}." if suspects else "None is suspect after Holm's correction."
     offsets = [offset_shown(floor.observed, len(floors)) for _, floor in floors]
     blind = sum(1 for offset in offsets if offset > COARSE)
@@ -91,17 +91,15 @@ def _corrected(floors: Sequence[Floor]) -> str:
 
 
 def _by_themselves(floors: Sequence[Floor]) -> list[str]:
-    suffix = telling_apart([block for block, _ in floors])
-    apart = [
-        f"{place_of(block)}{suffix(block)} ({interval(floor)})" for block, floor in floors if block.control_differs
-    ]
+    place = places([block for block, _ in floors])
+    apart = [f"{place(block)} ({interval(floor)})" for block, floor in floors if block.control_differs]
     chance = f"by chance {(1 - LEVEL) * len(floors):.1f} of {len(floors)} would"
     return [f"Standing out by itself, without the correction ({chance}): {', '.join(apart)}."] if apart else []
 
 
 def _strayed(floors: Sequence[Floor]) -> list[str]:
-    apart = telling_apart([block for block, _ in floors])
-    return [f"The control of {place_of(block)}{apart(block)} fails parity, the baseline run twice did not train the "
+    place = places([block for block, _ in floors])
+    return [f"The control of {place(block)} fails parity, the baseline run twice did not train the "
             f"same: {block.control_strays}. Parity of the other cells there proves less."
             for block, _ in floors if block.control_strays]  # fmt: skip
 
@@ -125,10 +123,10 @@ def _finite(floor: Interval, tests: int) -> float | None:
 
 
 def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
-    apart = telling_apart(blocks)
+    place = places(blocks)
     rows = [
         (
-            f"{place_of(block)}{apart(block)}",
+            place(block),
             interval(block.noise_floor),
             _word(block, controls),
             _could_show(block.noise_floor, 1),

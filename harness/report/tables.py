@@ -172,16 +172,22 @@ def place_of(block: BlockResult) -> str:
 
 def telling_apart(blocks: Sequence[BlockResult]) -> Callable[[BlockResult], str]:
     """What stands behind the name of each block where another bears it too: its device, the time of its first trial."""
-    places = Counter(place_of(block) for block in blocks)
+    named = Counter(place_of(block) for block in blocks)
     devices = Counter((place_of(block), block.device) for block in blocks)
 
     def suffix(block: BlockResult) -> str:
         place = place_of(block)
         alike = devices[place, block.device]
-        device = f" on {block.device}" if places[place] > alike else ""
+        device = f" on {block.device}" if named[place] > alike else ""
         return f"{device}, since {_since(block)}" if alike > 1 else device
 
     return suffix
+
+
+def places(blocks: Sequence[BlockResult]) -> Callable[[BlockResult], str]:
+    """What to call each of these blocks, so that no two are called alike."""
+    apart = telling_apart(blocks)
+    return lambda block: f"{place_of(block)}{apart(block)}"
 
 
 def titled(groups: Sequence[tuple[BlockResult, Found]]) -> list[tuple[str, BlockResult, Found]]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.experiment import scale
 from harness.experiment.scale import FULL, SMOKE, blocks
 from harness.experiment.study import Block
-from harness.experiment.workloads import change_problem
+from harness.experiment.workloads import change_problem, contents_of
 from tests.experiment.conftest import Read
 
 HEAD = """\
@@ -84,6 +85,23 @@ def test_the_files_that_a_smoke_trial_reads_are_those_that_may_not_change(
     (problem,) = problems()
     assert (problem is None) == (data == "stdlib")
     assert problem is None or problem.startswith("d.txt was changed while the run went on")
+
+
+def test_data_of_ones_own_is_read_once_however_many_cells_and_studies_there_are(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d.txt").write_text("some text", encoding="utf-8")
+    text = HEAD.replace("{model: llama-1b,", "{model: llama-1b, data: d.txt,")
+    study = "{workload: big, axes: {attention: flash2, batch_size: [8, 64]}, sweep: {sequence_length: [512, 1024]}}"
+    matrix, seen = read(f"{text}  a: {study}\n  b: {study}\n"), []
+
+    def counted(model: str, data: str, folder: Path) -> str:
+        seen.append(data)
+        return contents_of(model, data, folder)
+
+    monkeypatch.setattr(scale, "contents_of", counted)
+    assert len(list(blocks(matrix, SMOKE))) == 4
+    assert seen == ["d.txt"]
 
 
 def test_what_is_small_already_stays(read: Read) -> None:

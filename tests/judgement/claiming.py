@@ -17,6 +17,21 @@ from tests.records import CellShape, StudyShape, make_records
 #: The study that most tests judge on.
 STUDY = "precision"
 CELL = {"precision": "bf16"}
+#: A claims file of one claim on study `precision` of `matrix.yaml`.
+ONE_CLAIM = """\
+schema: 1
+matrix: matrix.yaml
+documents: {N: {title: Notes}}
+claims:
+  faster:
+    statement: bf16 is faster.
+    sources: [{document: N, quote: faster}]
+    form: at-least
+    metric: speedup
+    bound: 1.5
+    study: precision
+    cell: {precision: bf16}
+"""
 
 
 def make_claim(**fields: Any) -> Claim:

@@ -13,7 +13,7 @@ from harness.judgement.claims import Claims
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import Verdict, Word
-from tests.judgement.claiming import trials_of
+from tests.judgement.claiming import ONE_CLAIM, trials_of
 
 ROOT = Path(__file__).parents[2]
 MATRIX = """\
@@ -29,19 +29,9 @@ studies:
     axes: {attention: [sdpa]}
     sweep: {sequence_length: [1024, 2048]}
 """
-CLAIMS = """\
-schema: 1
-matrix: mine.yaml
-documents: {N: {title: Notes}}
-claims:
-  faster:
-    statement: bf16 is faster.
-    sources: [{document: N, quote: faster}]
-    form: at-least
-    metric: speedup
-    bound: 1.5
-    study: precision
-    cell: {precision: bf16}
+CLAIMS = (
+    ONE_CLAIM.replace("matrix: matrix.yaml", "matrix: mine.yaml")
+    + """\
   sdpa:
     statement: SDPA is faster.
     sources: [{document: N, quote: faster}]
@@ -52,6 +42,7 @@ claims:
     cell: {attention: sdpa}
     at: {sequence_length: 2048}
 """
+)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from harness.report.reproduce import NOT_KNOWN, again
 from harness.results.lines import write_lines
 from harness.results.store import Store
 from tests.commands import claimbench
-from tests.judgement.claiming import make_claim, trials_of
+from tests.judgement.claiming import ONE_CLAIM, make_claim, trials_of
 from tests.report.reading import see
 
 ROOT = Path(__file__).parents[2]
@@ -27,20 +27,6 @@ studies:
     axes: {precision: [bf16]}
 """
 MINE = DEFAULT.replace("gpt2-124m", "tiny").replace("on a large model", "here")
-CLAIMS = """\
-schema: 1
-matrix: matrix.yaml
-documents: {N: {title: Notes}}
-claims:
-  faster:
-    statement: bf16 is faster.
-    sources: [{document: N, quote: faster}]
-    form: at-least
-    metric: speedup
-    bound: 1.5
-    study: precision
-    cell: {precision: bf16}
-"""
 
 
 @pytest.fixture
@@ -48,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with `matrix.yaml`, and another matrix whose study has the same name."""
     monkeypatch.chdir(tmp_path)
     Path("examples").mkdir()
-    for name, text in (("matrix.yaml", DEFAULT), ("examples/mine.yaml", MINE), ("claims.yaml", CLAIMS)):
+    for name, text in (("matrix.yaml", DEFAULT), ("examples/mine.yaml", MINE), ("claims.yaml", ONE_CLAIM)):
         Path(name).write_text(text, encoding="utf-8")
     return tmp_path
 
