@@ -68,7 +68,8 @@ class Attention(Technique):
     requirement = "sdpa-efficient, sdpa-cudnn: a GPU; flash2: a GPU, flash-attn, bf16 (or fp16 where the build has it)"
     proof = (
         "name of the attention kernel in a one-step profile; "
-        "sdpa, eager, sdpa-math: operators that attention called, where compiled in a forward of the uncompiled model"
+        "sdpa, eager, sdpa-math: operators that attention called, "
+        "where compiled or under parallel=dp in a short forward of the uncompiled model"
     )
     revised = "a mask of one's own step was dropped, and of its transformers models one alone was exchanged"
 
@@ -128,10 +129,12 @@ def _operators(cell: Cell, run: TrainingRun) -> Collection[str] | None:
     """ATen operators that attention called in a step; of a compiled one, in a short forward of the model as it was.
 
     A compiler turns sdpa-math and eager into the same products, so only the code that it was given tells them apart.
-    None where that cannot be called by itself: a user's step may not fit into memory uncompiled.
+    DataParallel runs its replicas in threads of its own, whose operators torch's profiler does not record; a batch of
+    one it runs on one device, in the thread that calls. None where the model cannot be called by itself: a user's step
+    may not fit into memory uncompiled.
     """
     assert run.profile is not None
-    if cell["compile"] == "off":
+    if cell["compile"] == "off" and cell["parallel"] != "dp":
         return run.profile.operators
     if run.own is not None:
         return None

@@ -38,7 +38,7 @@ class Monitor(Technique):
         ),
     )
     stage = Stage.STEP
-    requirement = "nvml, nvidia-smi: a GPU; tensorboard: the package; flops-profile: compile=off"
+    requirement = "nvml, nvidia-smi: a GPU; tensorboard: the package; flops-profile: compile=off, not parallel=dp"
     proof = "calls counted against steps, and what the last one saw"
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
@@ -51,6 +51,8 @@ class Monitor(Technique):
             return "monitor=tensorboard needs tensorboard; pip install tensorboard"
         if setting == "flops-profile" and cell["compile"] != "off":
             return "monitor=flops-profile counts operators, of which a compiled graph calls none; use compile=off"
+        if setting == "flops-profile" and cell["parallel"] == "dp":
+            return "monitor=flops-profile counts in the thread that trains, and dp runs forward in others; use ddp"
         return None
 
     def apply(self, cell: Cell, run: TrainingRun) -> None:

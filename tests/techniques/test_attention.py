@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 
-from harness.techniques import attention
+from harness.techniques import attention, replicas
 from harness.techniques.attention import Attention
+from harness.techniques.base import Evidence
 from harness.trial.outcome import Outcome
+from harness.trial.profile import Profile
 from harness.trial.spec import TrialResult
 from tests.techniques.test_precision import _gpu
 from tests.training import refused
@@ -73,6 +76,45 @@ def test_plain_operations_are_told_apart_by_who_called_them(
     seen = "the model called scaled_dot_product_attention" if asked == "eager" else _NOT_CALLED
     assert result.outcome is Outcome.INERT
     assert result.reason == f"attention={asked} was set, but {seen}"
+
+
+class _InThreads(torch.nn.Module):
+    """Runs a batch of several as DataParallel does, in a thread; here a single one, on the CPU."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, **batch: torch.Tensor) -> Any:
+        if len(batch["input_ids"]) == 1:
+            return self.module(**batch)
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(self.module, **batch).result()
+
+
+@pytest.mark.parametrize(("asked", "other"), [("eager", _sdpa_math), ("sdpa-math", _eager), ("sdpa", _eager)])
+def test_replicas_in_threads_are_looked_at_where_the_profiler_sees_them(
+    run_trial: Run, asked: str, other: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On two H200s each trial of `parallel=dp` was called inert: no operator of its forward stood in the profile."""
+    seen: list[Profile] = []
+
+    def feed(run: Any, devices: int) -> None:
+        run.model = _InThreads(run.model)
+
+    def devices_that_ran(run: Any, devices: int) -> Evidence:
+        seen.append(run.profile)
+        return Evidence(holds=True, word="threads", facts={})
+
+    monkeypatch.setattr(replicas, "feed_several", feed)
+    monkeypatch.setattr(replicas, "devices_that_ran", devices_that_ran)
+    result = run_trial(attention=asked, parallel="dp", devices=2)
+    assert result.outcome is Outcome.OK, result.reason
+    assert not any("attention" in name or "softmax" in name for name in seen[0].operators if "backward" not in name)
+    monkeypatch.setattr(Attention, "apply", lambda _self, _cell, run: other(run))
+    result = run_trial(attention=asked, parallel="dp", devices=2)
+    assert result.outcome is Outcome.INERT
+    assert result.reason.startswith(f"attention={asked} was set, but the model ")
 
 
 def test_a_forward_without_attention_is_no_eager_attention(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun, build
 from tests.techniques.test_precision import _gpu
-from tests.training import active, cpu, refused, spec_of
+from tests.training import active, cpu, gpus, refused, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -93,3 +93,5 @@ def test_what_a_monitor_lacks_is_said_before_launch() -> None:
     bare = _gpu((9, 0), packages={})
     assert "pip install tensorboard" in str(refused(bare, monitor="tensorboard"))
     assert "use compile=off" in str(refused(_gpu((9, 0)), monitor="flops-profile", compile="default"))
+    assert "use ddp" in str(refused(gpus(2), monitor="flops-profile", parallel="dp", devices=2))
+    assert refused(gpus(2), monitor="item", parallel="dp", devices=2) is None
