@@ -137,6 +137,8 @@ _TABLE = (
     _paired("speedup", "tokens/s of the cell over those of the baseline", q.tokens_per_second, better=True),
     _paired("samples_ratio", "samples/s of the cell over those of the baseline", q.samples_per_second, better=True),
     _paired("step_time_ratio", "mean time of a step, cell over baseline", q.step_seconds, better=False),
+    _paired("busy_time_ratio", "time in a profiled step for which the device computes or copies, cell over baseline",
+            q.busy_seconds, better=False),
     _paired("step_time_per_token_ratio", "time per token, cell over baseline", q.seconds_per_token, better=False),
     _paired("optimizer_speedup", "time of the optimizer's step alone, baseline over cell",
             q.phase("optimizer"), better=True, shape=Shape.INVERSE),
@@ -180,8 +182,9 @@ _TABLE = (
 
 _SUBJECTS = {
     "speedup": "speed", "samples_ratio": "samples/s", "step_time_ratio": "step time", "energy_ratio": "energy",
-    "step_time_per_token_ratio": "time per token", "optimizer_speedup": "optimizer time",
-    "forward_speedup": "forward time", "data_wait_speedup": "data wait", "copy_speedup": "copy time",
+    "busy_time_ratio": "busy time", "step_time_per_token_ratio": "time per token",
+    "optimizer_speedup": "optimizer time", "forward_speedup": "forward time",
+    "data_wait_speedup": "data wait", "copy_speedup": "copy time",
     "useful_tokens_ratio": "useful tokens/s", "scaling_efficiency": "speed", "peak_saved": "peak memory",
     "peak_ratio": "peak memory", "activation_saved": "activations", "parameter_bytes_saved": "parameter bytes",
     "model_state_ratio": "model state", "trainable_share_saved": "trainable parameters",

@@ -33,6 +33,16 @@ def step_seconds(record: Record, _view: str = "") -> float | None:
     return math.fsum(record.step_seconds) / len(record.step_seconds) if record.step_seconds else None
 
 
+def busy_seconds(record: Record, _view: str = "") -> float | None:
+    """For which the device computes or copies in a step, from a profiled one: however slowly the host launches that, it
+    takes as long. A kernel that communicates is busy while it waits for others, so none counts. None where no device
+    was profiled."""
+    if figure_value(record, "breakdown.measured_on") != "gpu":
+        return None
+    busy = numeric(figure_value(record, "breakdown.profiled_seconds")) or 0.0
+    return busy - (numeric(figure_value(record, "breakdown.seconds.communication")) or 0.0) or None
+
+
 def seconds_per_token(record: Record, _view: str = "") -> float | None:
     return 1 / record.tokens_per_second if record.tokens_per_second else None
 

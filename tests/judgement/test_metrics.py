@@ -22,6 +22,22 @@ def trial(**fields: Any) -> Record:
     [
         ("step_time_ratio", {"step_seconds": [0.1, 0.2, 0.3]}, 0.2),
         ("step_time_ratio", {"step_seconds": []}, None),
+        ("busy_time_ratio", {"figures": {"breakdown": {"measured_on": "gpu", "profiled_seconds": 0.055}}}, 0.055),
+        (
+            "busy_time_ratio",
+            {
+                "figures": {
+                    "breakdown": {
+                        "measured_on": "gpu",
+                        "profiled_seconds": 0.055,
+                        "seconds": {"communication": 0.015, "idle": 0.1},
+                    }
+                }
+            },
+            0.04,
+        ),
+        ("busy_time_ratio", {"figures": {"breakdown": {"measured_on": "cpu", "profiled_seconds": 0.055}}}, None),
+        ("busy_time_ratio", {"figures": {}}, None),
         ("data_wait_share", {"step_seconds": [0.1, 0.1], "phases": {"data_wait": 0.02}, "figures": {}}, 0.2),
         # the first of 20 steps waited 1.5 s of its 1.6, the others not at all: 1.5 s of 3.5
         (
