@@ -12,9 +12,9 @@ from torch import nn
 
 from harness.experiment.axes import Setting
 from harness.techniques.base import Inert
-from harness.trial import custom, own_batches
+from harness.trial import custom, own_batches, own_blocks
 from harness.trial.gradients import Gradient, exact_fp32, relative_error
-from harness.trial.own_step import BATCH, WEIGHTS, loss_of, random_state, transformers_in
+from harness.trial.own_step import BATCH, WEIGHTS, loss_of, random_state
 
 if TYPE_CHECKING:
     from harness.trial.custom import TrainingStep
@@ -68,10 +68,9 @@ def _gradient(
     if contexts is not None:  # in fp32 a `build` that honours precision has weights that round otherwise
         _same_beginning(own, step, first)
     batches = itertools.chain([first], drawn)
-    with contextlib.suppress(ValueError):  # a model that knows no eager attention is compared as it is
-        inner = transformers_in(step.model)
-        if inner is not None and "attention" not in step.honours:
-            inner.set_attn_implementation("eager")
+    for tower in () if "attention" in step.honours else own_blocks.towers(step.model):
+        with contextlib.suppress(ValueError):  # a model that knows no eager attention is compared as it is
+            tower.set_attn_implementation("eager")
     step.model.to(dtype)
     for _ in range(run.accumulation):
         batch = own_batches.moved(next(batches), run.device, non_blocking=False)

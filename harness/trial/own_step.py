@@ -241,11 +241,6 @@ def _gone(model: Any, batch: Any) -> torch.Tensor:
     raise WorkloadError("the step was let go at the end of its trial")
 
 
-def transformers_in(model: nn.Module) -> Any:
-    """The first transformers model in a model, itself included; None where there is none."""
-    return next(iter(own_blocks.towers(model)), None)
-
-
 def provable(run: TrainingRun, techniques: Iterable[Technique]) -> list[Technique]:
     """The techniques whose own evidence can be asked: applied here, or of a kind that shows from outside."""
     assert run.own is not None

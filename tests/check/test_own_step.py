@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.trial import custom
+from harness.trial import custom, own_gradients
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from tests.training import run_spec, spec_of
@@ -180,6 +180,21 @@ def test_the_attention_of_both_towers_is_exchanged() -> None:
     result = trial("two_towers", attention="eager")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert result.evidence["attention"]["word"] == "plain operations"
+
+
+def test_the_reference_gradient_is_of_eager_attention_in_both_towers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's default kernel in one of them would be held against itself."""
+    found: list[list[str]] = []
+
+    def looking(own: Any, step: Any, model: Any, batch: Any) -> Any:
+        found.append([tower.config._attn_implementation for tower in (model.one, model.other)])
+        return plain(own, step, model, batch)
+
+    plain = own_gradients.loss_of
+    monkeypatch.setattr(own_gradients, "loss_of", looking)
+    result = trial("two_towers", gradient_check=True)
+    assert result.measured["gradient_check"]["error"] < 1e-5
+    assert found == [["eager", "eager"]] * 2, "at the cell's own precision, and in fp32"
 
 
 def test_pruning_takes_a_module_that_is_listed_three_times_once() -> None:
