@@ -10,9 +10,9 @@ from pathlib import Path
 from harness.checking.question import Question
 from harness.checking.schedule import Schedule
 from harness.judgement.claims import Claims
-from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, stands_on
+from harness.judgement.judged import ArmResult, BlockResult, Interval, Judgement, Verdict, stands_on
 from harness.judgement.metrics import Statistic, metric_named
-from harness.judgement.pairs import ratios
+from harness.judgement.pairs import measure, ratios
 from harness.judgement.stats import smallest_found, summarise
 from harness.judgement.why import Why, why_of
 from harness.results.record import Record
@@ -64,6 +64,16 @@ class Answer:
         """The shortest window of any trial that counts; None where there is none."""
         ok = [each for each in self.records if each.outcome is Outcome.OK and not each.superseded]
         return min((math.fsum(each.step_seconds) for each in ok if each.step_seconds), default=None)
+
+    @property
+    def busy(self) -> Interval | None:
+        """Of what is timed, the part that no host changes: a step's time in which the device computes or copies, cell
+        over baseline. None where no device was profiled, and for figures that are not timed."""
+        claim, arms = self.claims.all()[0], self.arms
+        if metric_named(claim.metric or "speedup").statistic is not Statistic.PAIRED or "cell" not in arms:
+            return None
+        found = measure(metric_named("busy_time_ratio"), arms["cell"], arms.get("baseline"), claim.view)
+        return None if found is None else found.interval
 
     @property
     def arms(self) -> Mapping[str, ArmResult]:

@@ -12,7 +12,7 @@ from harness.judgement.judged import ArmResult, Interval, Parity, Word
 from harness.judgement.metrics import metric_named
 from harness.judgement.rows import finite, verdict_objects
 from harness.judgement.why import TITLES, TOLERANCE, Why
-from harness.judgement.words import measured
+from harness.judgement.words import measured, phrase
 from harness.report import formats
 
 if TYPE_CHECKING:
@@ -40,11 +40,20 @@ def lines(answer: Answer) -> Iterator[str]:
     if verdict.scope:
         yield verdict.scope
         yield from (_at_point(verdict.metric, point) for point in verdict.details.get("points", ()))
+    yield from _busy_line(answer)
     yield from budget_lines(answer)
     cell = answer.arms.get("cell")
     if cell is not None and verdict.measured:
         yield f"evidence: {cell.evidence or formats.ABSENT}"
         yield f"parity: {parity_line(cell.parity, cell)}"
+
+
+def _busy_line(answer: Answer) -> Iterator[str]:
+    """What of a difference is the device's own: the host's pace is another on another machine, or beside other work."""
+    if answer.busy is not None:
+        own = phrase(metric_named("busy_time_ratio"), answer.busy)
+        idle = " and ".join(f"{formats.share(each.share('idle'))} ({each.arm})" for each in answer.why)
+        yield f"device: {own}; of a step it idled for {idle}"
 
 
 def budget_lines(answer: Answer) -> Iterator[str]:
@@ -189,6 +198,9 @@ def as_json(answer: Answer, report: str) -> dict[str, Any]:
         },
         "resolution": None if found is None else {
             "rounds": found.rounds, "spread": found.spread, "smallest_difference": finite(found.smallest_ratio - 1),
+        },
+        "busy_time_ratio": None if answer.busy is None else {
+            "value": answer.busy.value, "low": finite(answer.busy.low), "high": finite(answer.busy.high),
         },
         "parity": parity_object(answer.arms.get("cell")),
         "memory": {role: {view: peak[0] for view, peak in arm.memory.items()} for role, arm in answer.arms.items()},

@@ -22,6 +22,7 @@ from harness.checking.answer import Resolution
 from harness.checking.words import as_json, budget_lines, lines
 from harness.judgement.judge import judge
 from harness.judgement.judged import Word
+from harness.judgement.why import TITLES, why_of
 from harness.results.store import Store
 from harness.trial.outcome import Outcome
 from tests.commands import ROOT, claimbench
@@ -332,6 +333,32 @@ def test_a_difference_that_no_round_can_tell_is_said_without_a_number(folder: Pa
     )
     found = json.loads(json.dumps(as_json(answer, report=""), allow_nan=False))
     assert found["resolution"]["smallest_difference"] is None
+
+
+def test_the_answer_tells_the_devices_own_time_apart_from_the_pace_of_the_host(folder: Path) -> None:
+    answer = harness.check(**AT_TWO_SIZES, store=cut_short(folder, "busy.sqlite", 8, noted=True))
+    assert answer.busy is None, "a CPU has no device that waits for it"
+    assert as_json(answer, report="")["busy_time_ratio"] is None
+    assert not any(line.startswith("device: ") for line in lines(answer))
+    assert answer.block is not None
+
+    def profiled(trial: Any, busy: float) -> Any:
+        seconds = dict.fromkeys(TITLES, 0.0) | {"matrix_products": busy, "idle": 0.1 - busy}
+        found = {"measured_on": "gpu", "profiled_seconds": busy, "seconds": seconds, "step_seconds": 0.1}
+        return replace(trial, figures={**trial.figures, "breakdown": {**found, "sum_over_step": 1.0}})
+
+    busy = {"baseline": 0.08, "control": 0.08, "cell": 0.06}
+    arms = tuple(replace(arm, trials=tuple(profiled(each, busy[arm.role]) for each in arm.trials))
+                 for arm in answer.block.arms)  # fmt: skip
+    shown = tuple(why for arm in arms if arm.role != "control" and (why := why_of(arm)) is not None)
+    answer = replace(answer, block=replace(answer.block, arms=arms), why=shown)
+    assert answer.busy is not None
+    assert answer.busy.value == pytest.approx(0.75)
+    assert (
+        "device: busy time ratio 0.75x; of a step it idled for 20.0% (baseline) and 40.0% (optimizer=for-loop)"
+        in list(lines(answer))
+    )
+    assert as_json(answer, report="")["busy_time_ratio"]["value"] == pytest.approx(0.75)
 
 
 def test_the_answer_says_how_long_its_windows_were(folder: Path) -> None:
