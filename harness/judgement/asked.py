@@ -45,11 +45,21 @@ class Asked:
 
     def has(self, block: BlockResult) -> bool:
         """Whether the block is one of the matrix' study of that name."""
+        return self._same(block) is not None
+
+    def rounds(self, block: BlockResult) -> int:
+        """That the matrix asks for of this block; 0 where it is none of its own."""
+        found = self._same(block)
+        return 0 if found is None else found.rounds
+
+    def _same(self, block: BlockResult) -> Block | None:
+        """The planned block that it is."""
+        planned = self.planned(block.study, block.scale)
         if block.scale == SMOKE:
-            return self.looks_like(block)
-        trial, planned = block.arms[0].trials[0], self.planned(block.study, block.scale)
+            return next((each for each in planned if not _differences(block, each)), None)
+        trial = block.arms[0].trials[0]
         made = (replace(each, warmup_steps=trial.warmup_steps, steps=trial.steps) for each in planned)
-        return any(each.key == block.block for each in made)
+        return next((each for each in made if each.key == block.block), None)
 
     def looks_like(self, block: BlockResult) -> bool:
         """Whether nothing of the block differs that its trials tell: options and files may be others."""

@@ -55,7 +55,7 @@ def _told_apart(blocks: Iterable[BlockResult], asked: Asked) -> Iterator[BlockRe
     A study of `claimbench check` is in no matrix."""
     for block in blocks:
         another = "" if block.study.startswith(CHECK_STUDY) else asked.another(block)
-        yield replace(block, another=another) if another else block
+        yield replace(block, another=another, asked_rounds=asked.rounds(block))
 
 
 def judge_claim(claim: Claim, by_study: dict[str, list[BlockResult]]) -> Verdict:
@@ -163,6 +163,7 @@ def _verdict(claim: Claim, found: Finding, site: Site | None, metric: Metric | N
             scope, details["points"] = points.text, list(points.points)
         other, other_word = _other_baseline(claim, metric, site)
         details |= {"other_word": other_word.value} if other_word else {}
+        details |= _as_asked(claim, metric, site, found)
         details["beside"] = "" if found.word is Word.REPORTED else beside(claim, site)
         notes = notes_on(site, interval, _shown(claim))
         details |= {"notes": notes, "suspect": site.block.suspect, "elsewhere": _elsewhere(claim, metric, site, blocks)}
@@ -202,6 +203,31 @@ def _other_baseline(claim: Claim, metric: Metric | None, site: Site) -> tuple[st
         return said, None
     word = _word_at(claim, metric, other, found)
     return f"{said}: {word}", word
+
+
+def _as_asked(claim: Claim, metric: Metric | None, site: Site, found: Finding) -> dict[str, Any]:
+    """What the rounds that the matrix asks for say alone, where there are more: who goes on because a verdict is open,
+    and stops when it is not, gives a claim at an edge more than one chance."""
+    asked = site.block.asked_rounds
+    if metric is None or claim.form in {"product", "limit"} or not metric.statistic.has_interval:
+        return {}
+    if not asked or not any(trial.round > asked for arm in site.arms for trial in arm.trials):
+        return {}
+    arm, baseline = (
+        replace(each, trials=tuple(trial for trial in each.trials if trial.round <= asked))
+        for each in (site.arm, site.baseline)
+    )
+    first = Site(block=site.block, arm=arm, baseline=arm if site.arm is site.baseline else baseline)
+    alone = measure(metric, first.arm, first.baseline, claim.view)
+    if alone is None or found.interval is None or alone.interval.rounds >= found.interval.rounds:
+        return {}
+    word = _word_at(claim, metric, first, alone)
+    words = measured(metric, alone.interval, claim.bounds)
+    told = "" if word is Word.REPORTED else f": {word.value}"
+    return {
+        "rounds_asked_for": f"{alone.interval.rounds} of {found.interval.rounds}; those alone give {words}{told}",
+        "word_asked_for": word.value,
+    }
 
 
 def _word_at(claim: Claim, metric: Metric, site: Site, found: Measured) -> Word:

@@ -124,6 +124,8 @@ class BlockResult:
     """The control's interval excludes 1 after Holm's correction over all controls of the run."""
     rounds: int
     warnings: tuple[str, ...] = ()
+    asked_rounds: int = 0
+    """That the claims' matrix asks for; 0 where it is not known."""
     another: str = ""
     """Why no claim may be judged on it: it is of another matrix' study of that name (`asked`). Empty where it is of the
     claims' own, or they name no matrix."""

@@ -117,14 +117,13 @@ def _gradient_unseen(site: Site, judged: Sequence[Metric]) -> list[str]:
 
 
 def _elsewhere(site: Site, metric: Metric) -> list[str]:
-    """Rounds of which cell and baseline ran on different devices, so that they make no pair."""
+    """Trials of the cell that make no pair: their round has no trial of the baseline on the device that they ran on."""
     if site.arm is site.baseline or metric.statistic is not Statistic.PAIRED:
         return []
-    cell, baseline = ({pair_key(trial) for trial in arm.trials if trial.outcome is Outcome.OK}
-                      for arm in (site.arm, site.baseline))  # fmt: skip
-    paired = {number for number, _ in cell & baseline}
-    lost = len({number for number, _ in cell} & {number for number, _ in baseline} - paired)
-    return [f"{rounds(lost)} without a pair: cell and baseline ran on different devices"] if lost else []
+    cell = {pair_key(trial) for trial in site.arm.trials if trial.outcome is Outcome.OK}
+    lost = len(cell - {pair_key(trial) for trial in site.baseline.trials})
+    missing = f"{site.baseline.name} did not run on the same device in the same round"
+    return [f"{lost} of {len(cell)} trials of {site.arm.name} without a pair: {missing}"] if lost else []
 
 
 def _noise(site: Site, metrics: Sequence[Metric]) -> list[str]:

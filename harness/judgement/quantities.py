@@ -35,12 +35,12 @@ def step_seconds(record: Record, _view: str = "") -> float | None:
 
 def busy_seconds(record: Record, _view: str = "") -> float | None:
     """For which the device computes or copies in a step, from a profiled one: however slowly the host launches that, it
-    takes as long. A kernel that communicates is busy while it waits for others, so none counts. None where no device
-    was profiled."""
-    if figure_value(record, "breakdown.measured_on") != "gpu":
+    takes as long. None where no device was profiled, and of several devices: kernels that communicate are busy while
+    they wait for others, and slow down what computes beside them."""
+    several = (numeric(record.cell.get("devices", 1)) or 1) > 1
+    if several or figure_value(record, "breakdown.measured_on") != "gpu":
         return None
-    busy = numeric(figure_value(record, "breakdown.profiled_seconds")) or 0.0
-    return busy - (numeric(figure_value(record, "breakdown.seconds.communication")) or 0.0) or None
+    return numeric(figure_value(record, "breakdown.profiled_seconds")) or None
 
 
 def seconds_per_token(record: Record, _view: str = "") -> float | None:

@@ -105,8 +105,10 @@ def at_point(blocks: Sequence[BlockResult], at: Mapping[str, object]) -> list[Bl
     if here:
         return here
     reason = f"study {blocks[0].study!r} was not run at {show_settings(at)}" if blocks else "it was not run"
-    if ran := list(dict.fromkeys(show_settings(block.sweep) for block in blocks if block.scale == SMOKE)):
-        reason += f"; {IN_SMOKE} it ran at {' and at '.join(ran)}"
+    for smoke, where in ((True, f"{IN_SMOKE} it"), (False, "it")):
+        same = (block for block in blocks if (block.scale == SMOKE) == smoke)
+        if ran := list(dict.fromkeys(show_settings(block.sweep) for block in same)):
+            reason += f"; {where} ran at {' and at '.join(ran)}"
     return Absent(word=Word.NOT_RUN, reason=reason)
 
 

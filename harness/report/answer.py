@@ -130,6 +130,7 @@ def _row(claim: Claim, name: str, verdict: Verdict, reports: Mapping[str, Judgem
     said = [_linked(name, verdict), _what_would_settle(claim, verdict)]
     said += [_scope(verdict)] if verdict.word in DECIDED else []
     said += ["question changed after a first result"] if claim.changed else []
+    said += [_as_asked(verdict)]
     said += ["older trials"] if any(BEFORE in note for note in verdict.details.get("notes", ())) else []
     said += [_other_baseline(verdict)]
     for other, found in _verdicts(verdict.claim, reports):
@@ -149,6 +150,12 @@ def _other_baseline(verdict: Verdict) -> str:
     """What the claim's other baseline says, where it says something else."""
     word = verdict.details.get("other_word")
     return str(escape_text(verdict.other_baseline)) if word not in (None, verdict.word.value) else ""
+
+
+def _as_asked(verdict: Verdict) -> str:
+    """What the rounds that were planned say alone, where more were added and say something else."""
+    word = verdict.details.get("word_asked_for")
+    return f"by the rounds that were planned: {word}" if word not in (None, verdict.word.value) else ""
 
 
 def _linked(name: str, verdict: Verdict) -> str:

@@ -11,7 +11,7 @@ from harness.experiment.scale import SMOKE
 from harness.judgement.claims import Claim, Claims, show_settings
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, stands_on
 from harness.judgement.metrics import Metric, UnknownMetric, metric_named
-from harness.judgement.site import IN_SMOKE
+from harness.judgement.site import IN_SMOKE, find
 from harness.report import formats, proof, tables
 from harness.report.details import Detail, details
 from harness.report.figures.gallery import Gallery, Picture
@@ -127,7 +127,8 @@ def _page(
         measured=tables.study_table(claim.study, group) if group else None,
         memory=tables.memory_table(group), figures=tables.figures_table(group),
         evidence=proof.evidence_table(arms), parity=proof.parity_table(arms),
-        why=why_table([*_baseline(primary), *arms]), details=details(verdict, metric),
+        why=why_table([*_baseline(primary), *_compared_with(claim, primary, arms), *arms]),
+        details=details(verdict, metric),
         sweeps=tuple((sweep, sweep_picture([(verdict, _band(claim))], sweep, gallery)) for sweep in sweeps),
         losses=losses if first == anchor else None, losses_at="" if first == anchor else first,
     )  # fmt: skip
@@ -157,6 +158,12 @@ def _arms(claim: Claim, block: BlockResult | None) -> list[ArmResult]:
 
 def _baseline(block: BlockResult | None) -> list[ArmResult]:
     return [block.baseline] if block and block.baseline else []
+
+
+def _compared_with(claim: Claim, block: BlockResult | None, arms: Sequence[ArmResult]) -> list[ArmResult]:
+    """The arm that the claim's cell is held against, where it is not the study's baseline."""
+    own = find(block, claim.baseline) if block and claim.baseline else None
+    return [own] if own is not None and own.role != "baseline" and own not in arms else []
 
 
 def _quotes(claim: Claim, claims: Claims) -> tuple[Quote, ...]:

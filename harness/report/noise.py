@@ -122,6 +122,11 @@ def _finite(floor: Interval, tests: int) -> float | None:
     return offset_shown(floor.observed, tests) if len(floor.observed) > 1 else None
 
 
+def _pairs(block: BlockResult) -> str:
+    """Rounds in which baseline and control make a pair: a cell may have been run in more."""
+    return str(block.noise_floor.rounds if block.noise_floor else block.rounds)
+
+
 def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
     place = places(blocks)
     rows = [
@@ -131,7 +136,7 @@ def _noise_table(blocks: Sequence[BlockResult], controls: int) -> Table:
             _word(block, controls),
             _could_show(block.noise_floor, 1),
             _could_show(block.noise_floor, controls),
-            str(block.rounds),
+            _pairs(block),
             _spread(block),
             "; ".join(block.warnings) or formats.ABSENT,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,32 @@ def test_other_rounds_steps_and_cells_are_the_same_study(claims: Path) -> None:
     found = verdicts(claims, grown)
 
     assert {name: each.word for name, each in found.items()} == {"faster": Word.CONFIRMED, "sdpa": Word.CONFIRMED}
+
+
+def test_rounds_beyond_those_that_are_asked_for_are_told_apart(claims: Path) -> None:
+    """Who adds rounds while a verdict is open gives a claim at its edge more than one chance."""
+    matrix = other(claims.parent, ("rounds: 3", "rounds: 5"))
+    known = read_claims(claims)
+
+    def found(slower: float) -> Verdict:
+        """Where the cell is twice as fast in rounds 4 and 5, and `slower` than that in those that are asked for."""
+        records = [
+            replace(each, tokens_per_second=(each.tokens_per_second or 0.0) * slower)
+            if each.round <= 3 and not each.baseline and each.arm != "control"
+            else each
+            for each in trials_of(matrix)
+        ]
+        return next(each for each in judge(records, known).verdicts if each.claim == "faster")
+
+    alike, apart = found(0.99), found(0.7)
+    assert (alike.word, alike.rounds) == (Word.CONFIRMED, 5)
+    assert alike.details["rounds_asked_for"].startswith("3 of 5; those alone give 1.98x")
+    assert alike.details["word_asked_for"] == "confirmed"
+    assert (apart.word, apart.rounds) == (Word.INCONCLUSIVE, 5)
+    assert apart.details["rounds_asked_for"] == "3 of 5; those alone give 1.40x: refuted, below"
+    asked = next(each for each in judge(trials_of(read_matrix(claims.parent / "mine.yaml")), known).verdicts)
+    assert asked.rounds == 3
+    assert "rounds_asked_for" not in asked.details
 
 
 def test_a_point_that_the_study_does_not_sweep_is_none_of_it(claims: Path) -> None:

@@ -134,7 +134,10 @@ def test_a_point_without_a_trial_is_not_run() -> None:
     records = make_records([study(sweep=("sequence_length", (512, 1024)))])
     found = verdict_on(make_claim(at={"sequence_length": 4096}), records)
     assert found.word is Word.NOT_RUN
-    assert found.reason == "study 'precision' was not run at sequence_length=4096"
+    assert found.reason == (
+        "study 'precision' was not run at sequence_length=4096; it ran at sequence_length=512 and at "
+        "sequence_length=1024"
+    )
 
 
 SMOKE_SWEEP = {"environment": CPU, "scale": "smoke"}
@@ -253,7 +256,8 @@ def test_rounds_whose_arms_ran_on_different_devices_are_said() -> None:
     records = [moved(each) if not each.baseline and each.round < 3 else each for each in make_records([study()])]
     found = verdict_on(make_claim(), records)
     assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
-    assert "2 rounds without a pair: cell and baseline ran on different devices" in found.reason
+    said = "2 of 5 trials of precision=bf16 without a pair: baseline did not run on the same device in the same round"
+    assert said in found.reason
     memory = verdict_on(make_claim(metric="peak_ratio", range=[0.5, 2.0]), records)
     assert (memory.rounds, "no pair" in memory.reason) == (5, False), "maxima need no pairs"
 

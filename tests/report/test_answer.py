@@ -119,6 +119,18 @@ def test_a_question_that_was_changed_after_a_result_says_so() -> None:
     assert row.split("|")[4].endswith("), question changed after a first result ")
 
 
+def test_what_the_planned_rounds_say_alone_stands_beside_it_where_it_is_something_else(claims: Claims) -> None:
+    judgement = judge(trials(1.75, rounds=5), claims)
+    first, *others = judgement.verdicts
+
+    def row(word: str) -> str:
+        told = replace(first, details={**first.details, "word_asked_for": word})
+        return answer(claims, {"one": replace(judgement, verdicts=(told, *others))}).splitlines()[2].split("|")[4]
+
+    assert row("inconclusive").endswith("), by the rounds that were planned: inconclusive ")
+    assert row("confirmed").endswith(") ")
+
+
 def test_more_rounds_do_not_settle_a_statement_on_which_rounds_disagree() -> None:
     claims = make_claims(make_claim(form="statement", range=None, metric="figure:okay", expect=True, cell=None))
     records = [replace(each, figures={"okay": each.round > 1}) for each in make_records([study()])]
