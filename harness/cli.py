@@ -16,6 +16,7 @@ import typer
 import harness
 from harness import options, running
 from harness.errors import ClaimbenchError, InputError
+from harness.version import VERSION
 
 app = typer.Typer(
     name="claimbench",
@@ -28,6 +29,23 @@ app = typer.Typer(
     # without a default typer builds a parser for the absent --help before every command: 0.2 s to import pydantic
     context_settings={"default_map": {"help": False}},
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"claimbench {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before a command."""
+
 
 app.command()(running.run)
 app.command()(running.plan)
@@ -156,10 +174,11 @@ def doctor(*, device: options.Device = "auto", calibrate: options.Calibrate = Fa
     from harness.report.doctor import calibration, processes, tables
     from harness.report.terminal import console, write_lines
     from harness.techniques.registry import axis_table
+    from harness.trial.caller import lacking
     from harness.trial.kinds import refusal
 
     here = harness.machine(device)
-    console().print(*tables(axis_table(), here, lambda cell: refusal(here, cell, "training")))
+    console().print(*tables(axis_table(), here, lambda cell: lacking() or refusal(here, cell, "training")))
     write_lines(processes(here))
     if calibrate:
         console().print(*calibration("cuda" if here.has_gpu else "cpu"))

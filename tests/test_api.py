@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import harness
+from harness.cli import app
 from harness.environment import Environment
 from harness.errors import EnvironmentProblem, InputError, MatrixError, RecordsError
 from harness.results.collect import Options
@@ -147,6 +150,24 @@ def test_a_process_that_has_used_the_gpu_is_told_so_before_any_trial(
     monkeypatch.setattr(harness, "machine", lambda device="auto": two)
     with pytest.raises(EnvironmentProblem, match="has used the GPU"):
         harness.check("compile=default vs off >= 1.3x", "tiny", store="check.sqlite")
+
+
+@pytest.mark.parametrize("launcher", [ThisMachine, SeveralGpus])
+def test_without_torch_nothing_is_launched_and_what_to_install_is_said(
+    stored: Path, monkeypatch: pytest.MonkeyPatch, launcher: Callable[..., Launcher]
+) -> None:
+    """Every trial crashed with "The process ended with status 1", was stored, and was not run again."""
+    monkeypatch.setattr(caller, "_installed", lambda name: name != "torch")
+    here = gpus(2)
+    with pytest.raises(EnvironmentProblem, match="torch is not installed, without which nothing trains; pip install"):
+        harness.run(harness.plan(environment=here), "new.sqlite", launcher=launcher(environment=here))
+    with pytest.raises(EnvironmentProblem, match="torch is not installed"):
+        harness.check("compile=default vs off >= 1.3x", "tiny", store="check.sqlite", device="cpu")
+    with pytest.raises(RecordsError, match="it is empty"):
+        harness.read("new.sqlite")
+    shown = CliRunner().invoke(app, ["doctor", "--device", "cpu"])
+    assert "torch is not installed" in " ".join(shown.output.split())
+    assert not re.search(r"\byes\b", shown.output)
 
 
 @pytest.mark.parametrize(("count", "used", "seen"), [(1, False, False), (0, True, True)])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from harness.experiment.cell import Cell
 from harness.experiment.matrix import Matrix
 from harness.experiment.order import balanced_orders, trial_seed
-from harness.experiment.scale import FULL, blocks
+from harness.experiment.scale import FULL, SMOKE, blocks, left_out
 from harness.experiment.study import Arm, Block, Plan, PlannedTrial, Role
 
 #: Why a cell cannot run here as a trial of a kind, with the remedy; None when it can.
@@ -24,9 +24,12 @@ def make_plan(matrix: Matrix, refuse: Refuse, scale: str = FULL, *, rounds: int 
         scale: `full` or `smoke`.
         rounds: of every block, at whatever scale; None: those of the matrix and the scale.
     """
-    planned = (block if rounds is None else replace(block, rounds=rounds) for block in blocks(matrix, scale))
-    trials = tuple(trial for block in planned for trial in _trials(block, refuse))
-    return Plan(trials=trials, scale=scale, matrix_file=matrix.file, matrix_hash=matrix.hash, retries=matrix.retries)
+    planned = [block if rounds is None else replace(block, rounds=rounds) for block in blocks(matrix, scale)]
+    return Plan(
+        trials=tuple(trial for block in planned for trial in _trials(block, refuse)), scale=scale,
+        matrix_file=matrix.file, matrix_hash=matrix.hash, retries=matrix.retries,
+        left_out=left_out(matrix, planned) if scale == SMOKE else "",
+    )  # fmt: skip
 
 
 def _trials(block: Block, refuse: Refuse) -> Iterator[PlannedTrial]:

@@ -7,7 +7,7 @@ the user's own; any other model becomes `tiny`. Its numbers are never presented 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -40,6 +40,8 @@ LARGEST: Mapping[str, int | float] = {
 #: Not halved: one device is another thing than two, and a pipeline needs as many micro-batches.
 MOST: Mapping[str, int] = {"devices": 2, "micro_batches": 2}
 SETTINGS_AN_AXIS = 2
+#: Studies that are named as left out.
+MOST_NAMED = 4
 COMBINATIONS = 2
 CELLS: Mapping[Design, int] = {Design.FACTORIAL: 4, Design.CUMULATIVE: 3, Design.LEAVE_ONE_OUT: 3}
 #: Compilation takes longer than the rest of a smoke run: one cell alone is compiled, in this mode if there is one.
@@ -62,6 +64,18 @@ def blocks(matrix: Matrix, scale: str) -> Iterator[Block]:
         chosen = None if any(arm.cell.key == chosen for arm in compiled.arms) else chosen
         if len(compiled.arms) > 2 or len(block.arms) == 1:
             yield compiled
+
+
+def left_out(matrix: Matrix, kept: Sequence[Block]) -> str:
+    """What of a matrix the smoke scale leaves out, in words; empty where that is nothing."""
+    here = {block.study for block in kept}
+    gone = [study.name for study in matrix.studies if study.name not in here]
+    all_cells, cells = (sum(arm.role is Role.CELL for block in blocks for arm in block.arms)
+                        for blocks in (matrix.blocks(), kept))  # fmt: skip
+    named = f" ({', '.join(gone[:MOST_NAMED])}{' and others' if len(gone) > MOST_NAMED else ''})"
+    parts = [f"{len(gone)} of {len(matrix.studies)} studies{named}"] if gone else []
+    parts += [f"{all_cells - cells} of {all_cells} cells"] if cells < all_cells else []
+    return f"left out at this scale: {', '.join(parts)}" if parts else ""
 
 
 def shrink(study: Study, tiny: Callable[[Workload], Workload] | None = None) -> list[Block]:

@@ -128,3 +128,5 @@ class Plan:
     matrix_hash: str
     retries: int = 0
     """Tries again, at once, after a crash or a timeout, as the matrix states it."""
+    left_out: str = ""
+    """What of the matrix the scale leaves out, in words; empty where that is nothing."""

@@ -163,7 +163,8 @@ def _judged(cell: CellChange, before: CellSpeeds, after: CellSpeeds, threshold: 
     if ratio is None:
         return cell
     spread, trials = _common_spread(before, after)
-    cell = replace(cell, finds=smallest_slowdown(spread, trials, threshold=threshold, level=level))
+    if cell.low is not None:
+        cell = replace(cell, finds=smallest_slowdown(spread, trials, threshold=threshold, level=level))
     beyond = Word.SLOWER if ratio < 1 / (1 + threshold) else Word.FASTER if ratio > 1 + threshold else None
     if beyond is None:
         return cell

@@ -52,8 +52,10 @@ def size(value: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Seconds as `12.3 ms`."""
-    return ABSENT if value is None or not math.isfinite(value) else f"{1000 * value:.3g} ms"
+    """Seconds as `12.3 ms`; from one second on as `1.28 s`."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    return f"{value:.3g} s" if abs(value) >= 0.9995 else f"{1000 * value:.3g} ms"
 
 
 def span(low: float | None, high: float | None) -> str:

@@ -106,7 +106,7 @@ def _kind(environments: Sequence[Mapping[str, Any]]) -> str:
 def _code(records: Sequence[Record]) -> str:
     """`code: committed in 893 trials, with uncommitted changes in 292`."""
     states = Counter(record.environment.get("git_dirty") for record in records)
-    words = {False: "committed", True: "with uncommitted changes", None: "in an unknown state"}
+    words = {False: "committed", True: "with uncommitted changes", None: "outside a git working tree"}
     parts = [f"{word} in {formats.plural(states[state], 'trial')}" for state, word in words.items() if states[state]]
     return f"code: {', '.join(parts)}" if parts else ""
 

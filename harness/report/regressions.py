@@ -12,6 +12,8 @@ from harness.report.terminal import add_row, empty_table
 if TYPE_CHECKING:
     from rich.table import Table
 
+#: Slow-downs that are told by number.
+MOST_SHOWN = 9.0
 HEAD = ("cell", "before", "after", "ratio", "memory", "finds", "result")
 #: Most interesting first.
 ORDER = (Word.FAILS, Word.SLOWER, Word.FASTER, Word.SAME, Word.NOT_COMPARED)
@@ -81,9 +83,16 @@ def _row(cell: CellChange) -> tuple[str, ...]:
         f"{formats.rate(cell.after)}{unit}" if cell.after is not None else "",
         formats.with_span(cell.ratio, cell.low, cell.high) if cell.ratio is not None else "",
         formats.ratio(cell.memory_ratio) if cell.memory_ratio is not None else "",
-        f"{100 * cell.finds:.1f}%" if cell.finds is not None else "",
+        _finds(cell.finds),
         result,
     )
+
+
+def _finds(slowdown: float | None) -> str:
+    """Beyond a tenfold step time the number says no more than that it is none."""
+    if slowdown is None:
+        return ""
+    return f"{100 * slowdown:.1f}%" if slowdown <= MOST_SHOWN else f"over {100 * MOST_SHOWN:.0f}%"
 
 
 def _text(text: str) -> str:

@@ -84,7 +84,7 @@ def plan_summary(plan: Plan) -> str:
 def scale_note(plan: Plan) -> Iterator[str]:
     """What the smoke scale does to a matrix; nothing at full scale."""
     if plan.scale == SMOKE:
-        yield NOTE
+        yield from (NOTE, plan.left_out) if plan.left_out else (NOTE,)
 
 
 def block_name(study: str, sweep: SweepPoint | None) -> str:

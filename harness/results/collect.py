@@ -25,7 +25,7 @@ from harness.results.store import Store
 from harness.results.tries import Tries
 from harness.results.workplace import Workplace
 from harness.trial import preload
-from harness.trial.caller import keep_off
+from harness.trial.caller import able
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import Launcher, LocalLauncher
 from harness.trial.nvml import Meter
@@ -138,9 +138,9 @@ def local_launcher(plan: Plan, environment: Environment, *, isolation: str = "zy
     """A launcher on this machine whose zygote has imported what the cells of `plan` use. Close it, or use `with`.
 
     Raises:
-        EnvironmentProblem: this process has used the GPU itself.
+        EnvironmentProblem: torch or transformers is not installed; or this process has used the GPU itself.
     """
-    keep_off(environment)
+    able(environment)
     return LocalLauncher(gpu=environment.has_gpu, isolation=isolation, modules=modules_of(plan))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -102,7 +103,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    place = f"file:{quote(str(path.absolute()))}?mode={mode}"
+    place = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
     return sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 

@@ -52,7 +52,7 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise EnvironmentProblem(
-            f"{path}: parquet needs pyarrow; pip install 'claimbench[export]', or export to .csv or .jsonl"
+            f"{path}: parquet needs pyarrow; pip install pyarrow, or export to .csv or .jsonl"
         ) from error
     table = _flat(records)
     for name in table.columns:

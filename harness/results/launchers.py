@@ -91,10 +91,10 @@ class SeveralGpus:
     def carrier(self, plan: Plan, store: Store, options: Options) -> Iterator[Carrier]:
         from harness.results.collect import modules_of
         from harness.results.side_by_side import SideBySide
-        from harness.trial.caller import keep_off
+        from harness.trial.caller import able
         from harness.trial.launch import LocalLauncher
 
-        keep_off(self.environment)
+        able(self.environment)
         modules = modules_of(plan)
 
         def zygote(variables: Mapping[str, str]) -> LocalLauncher:

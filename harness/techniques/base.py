@@ -9,10 +9,14 @@ reporting work where there is no torch.
         stage = Stage.STEP
 
         def apply(self, cell, run):
+            if cell["clip"] == "off":  # called for the default too
+                return
             run.before_optimizer.append(lambda: clip_grad_norm_(run.model.parameters(), cell["clip"]))
 
         def evidence(self, cell, run):
-            return Evidence.that(run.facts["largest_norm_after"] <= cell["clip"], "norm after clipping", ...)
+            norm = norm_after_a_step_with_a_large_gradient(run)
+            said = f"norm {norm:.3g}"
+            return Evidence(holds=norm <= cell["clip"], word=said, reason=f"the gradient had {said} after clipping")
 """
 
 from __future__ import annotations

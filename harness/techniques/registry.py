@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from harness.environment import Environment, detect
 from harness.errors import EnvironmentProblem
-from harness.experiment.axes import AxisError, AxisTable
+from harness.experiment.axes import Axis, AxisError, AxisTable
 from harness.experiment.cell import Cell
 from harness.techniques.attention import Attention
 from harness.techniques.base import Technique
@@ -81,9 +81,24 @@ def techniques() -> tuple[Technique, ...]:
         if not isinstance(technique, Technique):
             message = f"technique {point.name!r} of {point.value} is no harness.techniques.base.Technique; mend it"
             raise EnvironmentProblem(message)
+        if wrong := _wrong_axes(technique):
+            raise EnvironmentProblem(f"technique {point.name!r} of {point.value}: {wrong}")
         technique.distribution = _distribution(point)
         found.append(technique)
     return tuple(found)
+
+
+def _wrong_axes(technique: Technique) -> str:
+    """What is wrong with a stranger's axes, and what to write; empty where nothing is."""
+    axes: object = technique.axes
+    if not isinstance(axes, tuple) or not all(isinstance(each, Axis) for each in axes):
+        return "its `axes` must be a tuple of harness.experiment.axes.Axis; of a single one write axes = (Axis(…),)"
+    for axis in axes:
+        try:
+            axis.parse(axis.default)
+        except AxisError as error:
+            return f"the default of an axis must be one of its settings: {error}"
+    return ""
 
 
 def _distribution(point: EntryPoint) -> str:
@@ -113,7 +128,9 @@ def axis_table() -> AxisTable:
     try:
         return AxisTable(axis for technique in techniques() for axis in technique.axes)
     except AxisError as error:
-        raise EnvironmentProblem(str(error)) from None
+        owners = [type(each) for each in techniques() if type(each) not in BUILT_IN]
+        outside = ", ".join(f"{each.__module__}.{each.__qualname__}" for each in owners)
+        raise EnvironmentProblem(f"{error}, or uninstall it (outside techniques here: {outside})") from None
 
 
 def owner_of(axis: str, among: Iterable[Technique] | None = None) -> Technique:

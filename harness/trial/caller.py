@@ -1,13 +1,40 @@
-"""Whether the process that asks for trials is in their way itself."""
+"""Whether the process that asks for trials is in their way itself, and has what they train with."""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 
 from harness.environment import Environment
 from harness.errors import EnvironmentProblem
 from harness.trial.nvml import meters
+
+
+def lacking() -> str:
+    """What no trial does without and this Python does not have, with what to do; empty where all is there."""
+    missing = [name for name in ("torch", "transformers") if not _installed(name)]
+    if not missing:
+        return ""
+    verb = "is" if len(missing) == 1 else "are"
+    return (
+        f"{' and '.join(missing)} {verb} not installed, without which nothing trains; pip install {' '.join(missing)}"
+    )
+
+
+def _installed(name: str) -> bool:
+    return name in sys.modules or find_spec(name) is not None
+
+
+def able(environment: Environment) -> None:
+    """Refuse what would make every trial fail, before any is launched.
+
+    Raises:
+        EnvironmentProblem: something is lacking, or the caller is in the way (`keep_off`).
+    """
+    if missing := lacking():
+        raise EnvironmentProblem(missing)
+    keep_off(environment)
 
 
 def keep_off(environment: Environment) -> None:

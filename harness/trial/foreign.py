@@ -138,7 +138,10 @@ def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:
     length = run.cell.number("sequence_length")
     if "sequence_length" in own.named and not length / 2 < tokens <= length + 1:
         faults.append(f"a sample holds {tokens:g} tokens, not sequence_length={length}")
-    reason = "; ".join(faults) + ": build must read it in settings" if faults else ""
+    remedy = "build must read it in settings"
+    if tokens == 1 and own.step.tokens is None:  # samples are counted where a batch has no whole numbers
+        remedy += ", and where its batches hold no token ids return a TrainingStep with tokens=…, which counts them"
+    reason = f"{'; '.join(faults)}: {remedy}" if faults else ""
     rest = f", {min(smaller)} in the last batch of a pass" if smaller and not inside else ""
     return Evidence(
         holds=not faults, word=f"{samples:g} samples of {tokens:g} tokens{rest}", facts=facts, reason=reason

@@ -275,6 +275,12 @@ def test_a_setting_that_says_more_about_an_honoured_one_is_not_applied_by_half()
         ("disproves_workers", {"workers": 2}, "the evidence of steps.py:disproves_workers says otherwise"),
         ("ignores_size", {"batch_size": 4}, "a batch holds 2 samples, not batch_size=4: build must read it"),
         ("ignores_size", {"sequence_length": 64}, "a sample holds 16 tokens, not sequence_length=64"),
+        (
+            "input_without_gradient",
+            {"sequence_length": 64},
+            "a sample holds 1 tokens, not sequence_length=64: build must read it in settings, and where its batches "
+            "hold no token ids return a TrainingStep with tokens=",
+        ),
         # the flash kernel is there, and a mask keeps it from being used
         ("masked_and_honoured", {"attention": "sdpa-flash"}, "its kernel is not in the profile"),
     ],

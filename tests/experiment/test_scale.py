@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from harness.experiment import scale
+from harness.experiment.plan import make_plan
 from harness.experiment.scale import FULL, SMOKE, blocks
 from harness.experiment.study import Block
 from harness.experiment.workloads import change_problem, contents_of
+from harness.report.terminal import scale_note
 from tests.experiment.conftest import Read
 
 HEAD = """\
@@ -210,3 +212,17 @@ def test_a_study_can_stay_out(read: Read) -> None:
     text = "  a: {workload: big, axes: {attention: flash2}, smoke: false}\n  b: {workload: big, kind: estimator}\n"
     (block,) = smoke(read, text)
     assert (block.study, names(block)) == ("b", ["baseline"])
+
+
+def test_what_is_left_out_is_said(read: Read) -> None:
+    """Two studies of compilation: one cell alone is compiled, and the other study vanished without a word."""
+    compiled = "workload: big, axes: {compile: [default]}"
+    swept = "workload: big, axes: {batch_size: [64, 16, 8]}, sweep: {sequence_length: [512, 1024, 2048]}"
+    matrix = read(HEAD + f"  three: {{{compiled}}}\n  four: {{{compiled}}}\n  sizes: {{{swept}}}\n")
+    # 1 + 1 + 3·3 cells, of which 1 + 0 + 2·2 are left
+    plan = make_plan(matrix, lambda cell, kind: None, SMOKE)
+    assert plan.left_out == "left out at this scale: 1 of 3 studies (four), 6 of 11 cells"
+    assert list(scale_note(plan))[1:] == [plan.left_out]
+    assert make_plan(matrix, lambda cell, kind: None, FULL).left_out == ""
+    small = read(HEAD + "  a: {workload: big, axes: {attention: flash2}}\n")
+    assert len(list(scale_note(make_plan(small, lambda cell, kind: None, SMOKE)))) == 1

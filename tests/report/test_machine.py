@@ -57,7 +57,7 @@ def test_a_processor_beside_a_gpu_is_a_machine_of_its_own() -> None:
 def test_the_head_says_of_how_many_trials_the_code_was_committed(markdown: str, html: str) -> None:
     (first, second, third, *_) = make_records([study()], rounds=1)
     states = [*on([first], git_dirty=False), *on([second, second], git_dirty=True), *on([third], git_dirty=None)]
-    said = "code: committed in 1 trial, with uncommitted changes in 2 trials, in an unknown state in 1 trial"
+    said = "code: committed in 1 trial, with uncommitted changes in 2 trials, outside a git working tree in 1 trial"
     assert describe(states).code == said
     assert describe([]).code == ""
     assert re.search(r"Code: .* in [\d,]+ trials\.", markdown)

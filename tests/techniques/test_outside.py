@@ -135,6 +135,25 @@ def _known(installed: Path, folder: Path) -> dict[str, Any]:
     return known
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("        ),\n    )  #", "        )\n    )  #",
+         "its `axes` must be a tuple of harness.experiment.axes.Axis; of a single one write axes = (Axis(…),)"),
+        ('default="off"', 'default="none"',
+         "the default of an axis must be one of its settings: gradient_noise: 'none' is not a setting"),
+        ('name="gradient_noise"', 'name="clip"', "axis 'clip' is defined twice; rename one of the two, or uninstall it "
+         "(outside techniques here: gradient_noise.GradientNoise)"),
+    ],
+)  # fmt: skip
+def test_axes_that_are_none_are_one_sentence(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in (PACKAGE / "gradient_noise.py").read_text(encoding="utf-8")
+    doctor = _python(_install(tmp_path, {old: new}), "-m", "harness.cli", "doctor", "--device", "cpu")
+    assert doctor.returncode == 2
+    assert said in doctor.stderr
+    assert len(doctor.stderr.splitlines()) == 1
+
+
 def test_another_version_of_it_makes_other_trials(installed: Path, tmp_path: Path) -> None:
     """Without naming itself: the package that brings the class counts wherever the technique is active."""
     newer = _install(tmp_path, {'version = "1.0"': 'version = "2.0"'})

@@ -126,7 +126,7 @@ def require_submitit() -> None:
     try:
         import submitit  # noqa: F401
     except ImportError as error:
-        raise EnvironmentProblem("--launcher slurm needs submitit; pip install 'claimbench[slurm]'") from error
+        raise EnvironmentProblem("--launcher slurm needs submitit; pip install submitit") from error
 
 
 def require_partition(cluster: Cluster) -> None:
