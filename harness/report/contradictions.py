@@ -11,7 +11,7 @@ from harness.judgement.judged import BlockResult, Judgement, Verdict, Word
 from harness.judgement.metrics import Metric, Shape
 from harness.judgement.scope import HOLDS
 from harness.report import formats
-from harness.report.claim_page import anchor_of, metric_of
+from harness.report.claim_page import anchor_of, metric_of, sweeps_beside
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.origin import Origin
 from harness.report.pictures import Bounds, sweep_picture
@@ -99,9 +99,10 @@ def _contradiction(
     metric = metric_of(first)
     own = [block for block in blocks if block.study == first.study and not block.another]
     sweeps = sweeps_of(first, metric, own) if metric else ()
+    held = [(claim, verdict) for claim, verdict in members if verdict.word is not Word.NOT_COMPARABLE]
     bands = [
         (verdict, bounds)
-        for claim, verdict in members
+        for claim, verdict in held
         if metric and claim.study == first.study and (bounds := bounds_on(metric, claim)) != (None, None)
     ]
     picture = sweep_picture(bands, sweeps[0], gallery) if sweeps and len(bands) > 1 else None
@@ -146,7 +147,7 @@ def _says_nothing(group: Contradiction) -> bool:
 def _side(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> Side:
     metric = metric_of(claim)
     own = [block for block in blocks if block.study == claim.study and not block.another]
-    sweeps = sweeps_of(claim, metric, own) if metric else ()
+    sweeps = sweeps_beside(verdict, claim, metric, own)
     holds = [sentence for sweep in sweeps for sentence in sweep.sentences]
     return Side(
         name=verdict.claim, anchor=anchor_of(verdict.claim), documents=claim.documents, statement=claim.statement,
