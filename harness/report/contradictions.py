@@ -99,13 +99,13 @@ def _contradiction(
     metric = metric_of(first)
     own = [block for block in blocks if block.study == first.study and not block.another]
     sweeps = sweeps_of(first, metric, own) if metric else ()
-    held = [(claim, verdict) for claim, verdict in members if verdict.word is not Word.NOT_COMPARABLE]
     bands = [
         (verdict, bounds)
-        for claim, verdict in held
+        for claim, verdict in members
         if metric and claim.study == first.study and (bounds := bounds_on(metric, claim)) != (None, None)
     ]
-    picture = sweep_picture(bands, sweeps[0], gallery) if sweeps and len(bands) > 1 else None
+    held = [(verdict, bounds) for verdict, bounds in bands if verdict.word is not Word.NOT_COMPARABLE]
+    picture = sweep_picture(held, sweeps[0], gallery) if sweeps and len(held) > 1 else None
     swept = not own or any(block.sweep for block in own)
     missing = "" if sweeps or not (bands and swept) else _no_curve(first, own, origin)
     sides = tuple(_side(claim, verdict, blocks) for claim, verdict in members)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.judgement.judge import judge
 from harness.judgement.judged import Word
+from harness.report.contradictions import contradictions
+from harness.report.figures.gallery import Gallery
+from harness.report.figures.studio import Studio
 from tests.records import CPU, CellShape, StudyShape, make_records
 from tests.report import samples
 
@@ -43,3 +47,15 @@ def test_of_two_claims_that_contradict_each_other_the_comparable_one_alone_is_dr
     samples.render(records, known.model_copy(update={"claims": mixed}), tmp_path)
     drawn = {each.name.partition("-sequence")[0] for each in (tmp_path / "figures").glob("sweep-*")}
     assert drawn == {"sweep-flash-low"}
+
+
+def test_what_would_have_to_run_to_tell_contradicting_claims_apart_is_still_said(tmp_path: Path) -> None:
+    one = StudyShape(name="attention", baseline={"attention": "eager"}, cells=FLASH.cells,
+                     sweep=("sequence_length", (1024,)))  # fmt: skip
+    known = samples.claims()
+    judgement = judge(make_records([one], rounds=3, environment=CPU, scale="smoke"), known)
+    (found,) = contradictions(judgement, known, Gallery(folder=tmp_path, studio=Studio()))
+    assert found.picture is None
+    assert found.missing.startswith(
+        "No curve of study attention: there are no two sweep points with a figure of attention=sdpa-flash. Run: "
+    )
