@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from harness.judgement.claims import Claim, show_settings
 from harness.judgement.judged import Interval
@@ -16,21 +17,24 @@ CLOSE = 1e-9
 ALIKE = 0.01
 #: Digits beyond the usual ones that tell a figure from a bound.
 MOST_MORE = 4
+#: Digits after the point up to which the two ends of a narrow interval are told apart.
+MOST_DECIMALS = 4
 #: Units that a name need not repeat.
 TIMES = frozenset({"seconds", "ms"})
 #: Ends of a claimed range; None where it is open.
 Bounds = Sequence[float | None]
 
 
-def number(metric: Metric, value: float, apart: Bounds = ()) -> str:
+def number(metric: Metric, value: float, apart: Bounds = (), *, least: int = 0) -> str:
     """`1.48x`, `47.3%`, `12.4 GiB`, `3.2 seconds`, by the metric's unit; enough digits to tell 0.998x from 1x.
 
     Args:
         apart: values that it must not look equal to unless it is: 1.198x, not 1.20x, beside a bound of 1.2x.
+        least: digits beyond the usual ones that it has in any case.
     """
     others = [end for end in apart if end is not None and not same(value, end)]
-    texts = (_text(metric, value, more) for more in range(MOST_MORE))
-    clear = (text for more, text in enumerate(texts) if all(text != _text(metric, end, more) for end in others))
+    texts = ((more, _text(metric, value, more)) for more in range(least, MOST_MORE))
+    clear = (text for more, text in texts if all(text != _text(metric, end, more) for end in others))
     return next(clear, _text(metric, value, MOST_MORE))
 
 
@@ -62,15 +66,16 @@ def bound(metric: Metric, value: float) -> str:
 
 
 def measured(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
-    """`1.48x [1.46x, 1.50x]`; the value alone where the rules give no interval, or one too narrow to show.
+    """`1.48x [1.46x, 1.50x]`, `1.1912x [1.1908x, 1.1915x]`; the value alone where the rules give no interval, or one
+    whose ends four digits after the point do not tell apart.
 
     What saves less than nothing `needs 12.0% more`. Of memory, which has no interval, trials that differ by more than
     1% are told: `22.3% (22.3% to 31.2% by trial)`. `bounds` are those that no figure may seem to reach (`number`).
     """
     if _costs(metric, interval):
         more = _negative(interval)
-        return f"needs {number(metric, more.value)} more{_beside(metric, more)}{_by_trial(metric, more)}"
-    shown = f"{number(metric, interval.value, bounds)}{_beside(metric, interval, bounds)}"
+        return f"needs {_value(metric, more)} more{_beside(metric, more)}{_by_trial(metric, more)}"
+    shown = f"{_value(metric, interval, bounds)}{_beside(metric, interval, bounds)}"
     return f"{shown}{_by_trial(metric, interval, bounds)}"
 
 
@@ -78,12 +83,12 @@ def phrase(metric: Metric, interval: Interval) -> str:
     """A figure by itself, such that its direction is plain: `turnaround time 25.19x shorter [21.73x, 29.21x]`."""
     if _costs(metric, interval):
         more = _negative(interval)
-        return f"{metric.subject} {number(metric, more.value)} more{_beside(metric, more)}"
+        return f"{metric.subject} {_value(metric, more)} more{_beside(metric, more)}"
     if metric.shape is not Shape.INVERSE:
         return f"{metric.subject if metric.unit in TIMES else title(metric)} {measured(metric, interval)}"
     above, below = metric.comparatives
     shown, word = (interval, above) if interval.value >= 1 else (_reciprocal(interval), below)
-    return f"{metric.subject} {number(metric, shown.value)} {word}{_beside(metric, shown)}"
+    return f"{metric.subject} {_value(metric, shown)} {word}{_beside(metric, shown)}"
 
 
 def title(metric: Metric) -> str:
@@ -94,6 +99,11 @@ def title(metric: Metric) -> str:
 def label(name: str) -> str:
     """`figure:largest_batch` as a reader says it."""
     return (name.partition(":")[2] or name).replace("_", " ").replace(".", " ")
+
+
+def _value(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
+    """The value, with as many digits as its interval has."""
+    return number(metric, interval.value, bounds, least=_more(metric, interval, bounds) or 0)
 
 
 def _beside(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
@@ -113,16 +123,33 @@ def _by_trial(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
 
 def is_wide(metric: Metric, interval: Interval, bounds: Bounds = ()) -> bool:
     """Whether there is an interval, and one that is wider than what is printed of it."""
-    ends = (interval.value, interval.low, interval.high)
-    return len({number(metric, each, bounds) for each in ends if each is not None}) > 1
+    return _more(metric, interval, bounds) is not None
+
+
+def _more(metric: Metric, interval: Interval, bounds: Bounds = ()) -> int | None:
+    """Digits beyond the usual ones that tell its ends apart; None without an interval, or where no digits do."""
+    if interval.low is None or interval.high is None:
+        return None
+    for more in range(MOST_MORE):
+        low, high = (number(metric, end, bounds, least=more) for end in (interval.low, interval.high))
+        if more and max(map(_decimals, (low, high))) > MOST_DECIMALS:
+            return None
+        if low != high:
+            return more
+    return None
+
+
+def _decimals(text: str) -> int:
+    """Digits after the point of `1.48x`, `12.40 GiB`."""
+    return sum(1 for _ in takewhile(str.isdigit, text.partition(".")[2]))
 
 
 def span(metric: Metric, interval: Interval, bounds: Bounds = ()) -> str:
     """`[1.46x, 1.50x]`; the value alone where there is no interval, or one too narrow to show."""
-    low, high = interval.low, interval.high
-    if low is None or high is None or not is_wide(metric, interval, bounds):
-        return number(metric, interval.value, bounds)
-    return f"[{number(metric, low, bounds)}, {number(metric, high, bounds)}]"
+    low, high, more = interval.low, interval.high, _more(metric, interval, bounds)
+    if low is None or high is None or more is None:
+        return _value(metric, interval, bounds)
+    return f"[{number(metric, low, bounds, least=more)}, {number(metric, high, bounds, least=more)}]"
 
 
 def _costs(metric: Metric, interval: Interval) -> bool:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from harness.experiment.scale import SMOKE
 from harness.judgement.claims import Claim, Claims, show_settings
-from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, stands_on
+from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word, stands_on
 from harness.judgement.metrics import Metric, UnknownMetric, metric_named
 from harness.judgement.site import IN_SMOKE, find
 from harness.report import formats, proof, tables
@@ -113,7 +113,7 @@ def _page(
     primary = primary_block(claim, verdict, blocks)
     group = [primary] if primary else []
     arms = _arms(claim, primary)
-    sweeps = sweeps_of(claim, metric, blocks) if metric else ()
+    sweeps = sweeps_beside(verdict, claim, metric, blocks)
     losses = losses_picture(primary, gallery) if primary else None
     anchor = anchor_of(verdict.claim)
     first = shown.setdefault(losses.file, anchor) if losses else anchor
@@ -132,6 +132,14 @@ def _page(
         sweeps=tuple((sweep, sweep_picture([(verdict, _band(claim))], sweep, gallery)) for sweep in sweeps),
         losses=losses if first == anchor else None, losses_at="" if first == anchor else first,
     )  # fmt: skip
+
+
+def sweeps_beside(
+    verdict: Verdict, claim: Claim, metric: Metric | None, blocks: Sequence[BlockResult]
+) -> tuple[Sweep, ...]:
+    """The curves that a claim is held against: none where the trials are of another kind of machine than it speaks
+    of, where no figure stands beside what is claimed."""
+    return sweeps_of(claim, metric, blocks) if metric and verdict.word is not Word.NOT_COMPARABLE else ()
 
 
 def _band(claim: Claim) -> Bounds:

@@ -11,7 +11,7 @@ from harness.judgement.judged import BlockResult, Judgement, Verdict, Word
 from harness.judgement.metrics import Metric, Shape
 from harness.judgement.scope import HOLDS
 from harness.report import formats
-from harness.report.claim_page import anchor_of, metric_of
+from harness.report.claim_page import anchor_of, metric_of, sweeps_beside
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.origin import Origin
 from harness.report.pictures import Bounds, sweep_picture
@@ -104,7 +104,8 @@ def _contradiction(
         for claim, verdict in members
         if metric and claim.study == first.study and (bounds := bounds_on(metric, claim)) != (None, None)
     ]
-    picture = sweep_picture(bands, sweeps[0], gallery) if sweeps and len(bands) > 1 else None
+    held = [(verdict, bounds) for verdict, bounds in bands if verdict.word is not Word.NOT_COMPARABLE]
+    picture = sweep_picture(held, sweeps[0], gallery) if sweeps and len(held) > 1 else None
     swept = not own or any(block.sweep for block in own)
     missing = "" if sweeps or not (bands and swept) else _no_curve(first, own, origin)
     sides = tuple(_side(claim, verdict, blocks) for claim, verdict in members)
@@ -146,7 +147,7 @@ def _says_nothing(group: Contradiction) -> bool:
 def _side(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> Side:
     metric = metric_of(claim)
     own = [block for block in blocks if block.study == claim.study and not block.another]
-    sweeps = sweeps_of(claim, metric, own) if metric else ()
+    sweeps = sweeps_beside(verdict, claim, metric, own)
     holds = [sentence for sweep in sweeps for sentence in sweep.sentences]
     return Side(
         name=verdict.claim, anchor=anchor_of(verdict.claim), documents=claim.documents, statement=claim.statement,

@@ -13,6 +13,8 @@ from harness.judgement.words import digits
 
 #: What stands where there is no figure.
 ABSENT = "–"
+#: What the name of an axis may end in.
+UNITS = frozenset({"ms", "seconds", "bytes", "mebibytes"})
 #: File systems allow 255 bytes, readers less.
 LONGEST_SLUG = 60
 #: A word of the language at the start of a text: names of settings, files and functions have other signs in them.
@@ -77,8 +79,9 @@ def settings(point: Mapping[str, object]) -> str:
 
 
 def axis_name(axis: str) -> str:
-    """An axis as people say it: `sequence length`."""
-    return axis.replace("_", " ")
+    """An axis as people say it: `sequence length`, `cost per sample (ms)`."""
+    name, _, unit = axis.replace("_", " ").rpartition(" ")
+    return f"{name} ({unit})" if name and unit in UNITS else axis.replace("_", " ")
 
 
 def moment(text: str) -> str:

@@ -97,7 +97,7 @@ def _interaction_picture(
         (dot(each.arm.name, gain), each.product) for each in found[:MOST_COMBINATIONS] if (gain := each.arm.speedup)
     ]
     caption = f"Study {title}: combinations measured together, against the product of their parts' gains."
-    drawing = partial(bars.interactions, rows=rows)
+    drawing = partial(bars.interactions, pairs=rows)
     size = (6.6, bars.height([each.name for each, _ in rows]))
     return gallery.draw(figure_name("interactions", block), caption, drawing, size=size)
 

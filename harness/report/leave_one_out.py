@@ -117,7 +117,7 @@ def _picture(whole: Whole, gallery: Gallery) -> Picture | None:
     drawing = partial(bars.dots, values=dots, lines=[("", 1.0)], x_label=label)
     caption = f"Study {whole.title}: what each piece is worth to the whole stack"
     caption += ", with 95% intervals." if has_intervals(dots) else "."
-    size = (6.6, bars.height([each.name for each in dots]))
+    size = (6.6, bars.height([each.name for each in dots], each=bars.THIN))
     return gallery.draw(figure_name("less-one", whole.block), caption, drawing, size=size)
 
 

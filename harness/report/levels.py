@@ -12,7 +12,7 @@ from harness.judgement.metrics import METRICS
 from harness.judgement.pairs import measure
 from harness.judgement.quantities import numeric
 from harness.report import formats
-from harness.report.figures import bars, scatter
+from harness.report.figures import bars, scatter, style
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.scatter import Spot
 from harness.report.part import Part
@@ -25,10 +25,12 @@ TARGETS = {"utilisation": "mean GPU utilisation", "memory_used_share": "share of
 
 
 def targets_part(judgement: Judgement, claims: Claims, gallery: Gallery) -> Part:
-    """GPU utilisation and memory of the highest cell of each study, against what documents name as targets."""
+    """GPU utilisation and memory of the highest cell of each study that trains, against what documents name as
+    targets: of a loader alone, which leaves the GPU idle, neither says anything."""
     pictures, sentences = [], []
+    training = [block for block in judgement.blocks if block.kind == "training"]
     for metric, title in TARGETS.items():
-        cells = _level_dots(judgement.blocks, metric)
+        cells = _level_dots(training, metric)
         if not cells:
             continue
         targets = [
@@ -42,11 +44,15 @@ def targets_part(judgement: Judgement, claims: Claims, gallery: Gallery) -> Part
         shown = list(highest.values())[:MOST_DOTS]
         lines = [(f"{name}: {formats.share(end)}", end) for name, *ends in targets for end in ends if end is not None]
         drawing = partial(bars.dots, values=shown, x_label=title, lines=lines, percent=True)
-        caption = f"{title[0].upper()}{title[1:]}: the highest of {formats.plural(len(cells), 'cell')} in each study."
-        size = (6.6, bars.height([dot.name for dot in shown], each=0.26))
+        caption = (
+            f"{title[0].upper()}{title[1:]}: the highest of {formats.plural(len(cells), 'cell')} in each study that "
+            "trains."
+        )
+        size = (6.6, bars.height([dot.name for dot in shown], each=bars.THIN))
         pictures.append(gallery.draw(f"targets-{metric}", caption, drawing, size=size))
         sentences += [_reached(*target, [dot for _, dot in cells], title) for target in targets]
-    missing = "" if pictures else ("Neither GPU utilisation nor device memory was recorded: both need a GPU.")
+    nothing = "No trial that trains has GPU utilisation or device memory recorded: both need a GPU."
+    missing = "" if pictures else nothing
     return Part(
         anchor="targets",
         title="Utilisation and memory against the documents' targets",
@@ -66,8 +72,8 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
             predicted = _mean_figure(arm, "predicted_bytes")
             if predicted and "reserved" in arm.memory and arm.role != "control":
                 peak = arm.memory["reserved"][0]
-                spots.append(Spot(group=block.study, x=peak / 2**30, y=predicted / 2**30))
-                rows.append((block.study, formats.settings(block.sweep), arm.name, predicted, peak))
+                spots.append(Spot(group=block.model, x=peak / 2**30, y=predicted / 2**30))
+                rows.append((block.study, block.model, formats.settings(block.sweep), arm.name, predicted, peak))
     title = "The memory estimator against measured peaks"
     if not spots:
         return Part(
@@ -79,10 +85,10 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
         )
     low, high = _estimator_bounds(claims)
     inside = sum(1 for spot in spots if low <= spot.y / spot.x <= high)
-    caption = f"Predicted against measured peak reserved memory, {formats.plural(len(spots), 'cell')}."
-    picture = gallery.draw(
-        "estimator", caption, partial(scatter.estimator, spots=spots, low=low, high=high), size=(6.0, 4.6)
-    )
+    caption = f"Predicted against measured peak reserved memory, {formats.plural(len(spots), 'cell')}, by model."
+    models = list(dict.fromkeys(spot.group for spot in spots))[: scatter.MOST_NAMED]
+    size = (6.0, 4.0 + style.legend_inches(["predicted ÷ measured from 0.8 to 1.25", *models], 6.0))
+    picture = gallery.draw("estimator", caption, partial(scatter.estimator, spots=spots, low=low, high=high), size=size)
     ratios = [spot.y / spot.x for spot in spots]
     return Part(
         anchor="estimator",
@@ -95,8 +101,15 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
         ),
         tables=(_estimator_table(rows),),
         rows=tuple(
-            {"study": study, "sweep": sweep, "cell": cell, "predicted_bytes": predicted, "peak_reserved_bytes": peak}
-            for study, sweep, cell, predicted, peak in rows
+            {
+                "study": study,
+                "model": model,
+                "sweep": sweep,
+                "cell": cell,
+                "predicted_bytes": predicted,
+                "peak_reserved_bytes": peak,
+            }
+            for study, model, sweep, cell, predicted, peak in rows
         ),
     )
 
@@ -134,22 +147,23 @@ def _estimator_bounds(claims: Claims) -> tuple[float, float]:
     return (1.0 if low is None else low), (1.0 if high is None else high)
 
 
-def _estimator_table(rows: Sequence[tuple[str, str, str, float, float]]) -> Table:
-    shown = sorted(rows, key=lambda row: -abs(row[3] / row[4] - 1))[:MOST_DOTS]
+def _estimator_table(rows: Sequence[tuple[str, str, str, str, float, float]]) -> Table:
+    shown = sorted(rows, key=lambda row: -abs(row[4] / row[5] - 1))[:MOST_DOTS]
     return Table(
         caption=f"Predictions, the {len(shown)} furthest off first",
-        numeric=frozenset({3, 4, 5}),
-        columns=("study", "sweep point", "cell", "predicted", "measured, reserved", "predicted ÷ measured"),
+        numeric=frozenset({4, 5, 6}),
+        columns=("study", "model", "sweep point", "cell", "predicted", "measured, reserved", "predicted ÷ measured"),
         rows=tuple(
             (
                 study,
+                model,
                 sweep or formats.ABSENT,
                 cell,
                 formats.size(predicted),
                 formats.size(peak),
                 formats.ratio(predicted / peak),
             )
-            for study, sweep, cell, predicted, peak in shown
+            for study, model, sweep, cell, predicted, peak in shown
         ),
     )
 

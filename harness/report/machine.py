@@ -14,6 +14,7 @@ from harness.report.origin import Origin
 from harness.report.reproduce import ANY, commands
 from harness.report.tables import Table
 from harness.results.record import Record
+from harness.trial.outcome import Outcome
 
 #: Packages named on the first screen; the rest stand in the section on the environment.
 LEADING = ("torch", "transformers", "deepspeed", "flash-attn", "peft", "bitsandbytes", "triton")
@@ -36,8 +37,12 @@ class Machine:
     commands: tuple[str, ...]
 
 
-def describe(records: Sequence[Record], origin: Origin | None = ANY) -> Machine:
-    """Sum up the environments of all records; `origin` tells the matrix of their studies (`reproduce.commands`)."""
+def describe(records: Sequence[Record], origin: Origin | None = ANY, *, excluded: Sequence[Record] = ()) -> Machine:
+    """Sum up the environments of all records; `origin` tells the matrix of their studies (`reproduce.commands`).
+
+    Args:
+        excluded: trials that no figure stands on, with the outcome that judging gave them (`Judgement.excluded`).
+    """
     environments = _environments(records)
     titles = _titles([environment for environment, _ in environments])
     return Machine(
@@ -45,7 +50,7 @@ def describe(records: Sequence[Record], origin: Origin | None = ANY) -> Machine:
         code=_code(records),
         facts=_facts(environments[0][0]) if environments else (),
         when=_when(records),
-        trials=_trials(records),
+        trials=_trials(records, excluded),
         warning=_warning(records, titles, origin),
         environment=_table(environments),
         commands=commands(records, origin),
@@ -141,10 +146,18 @@ def _when(records: Sequence[Record]) -> str:
     return formats.moment(first) if first == last else f"{formats.moment(first)} to {formats.moment(last)}"
 
 
-def _trials(records: Sequence[Record]) -> str:
-    counts = Counter("superseded" if record.superseded else record.outcome.value for record in records)
-    parts = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items(), key=lambda item: -item[1]))
+def _trials(records: Sequence[Record], excluded: Sequence[Record]) -> str:
+    """`1,552 trials (1,467 ok, of which 6 judged invalid; 62 superseded; 23 unsupported)`."""
+    counts = _outcomes(records)
+    spoiled = max(0, _outcomes(excluded)[Outcome.INVALID.value] - counts[Outcome.INVALID.value])
+    said = {Outcome.OK.value: f"ok, of which {spoiled:,} judged invalid"} if spoiled else {}
+    most = sorted(counts.items(), key=lambda item: -item[1])
+    parts = ("; " if spoiled else ", ").join(f"{number:,} {said.get(name, name)}" for name, number in most)
     return f"{formats.plural(len(records), 'trial')}{f' ({parts})' if parts else ''}"
+
+
+def _outcomes(records: Sequence[Record]) -> Counter[str]:
+    return Counter("superseded" if record.superseded else record.outcome.value for record in records)
 
 
 def _warning(records: Sequence[Record], titles: Sequence[str], origin: Origin | None) -> str:

@@ -54,7 +54,7 @@ def _picture(floors: Sequence[Floor], gallery: Gallery) -> Picture | None:
     reach = reach_of(dots)
     label = f"A/A control ÷ baseline{', 95% interval' if has_intervals(dots) else ''}"
     drawing = partial(controls.controls, values=dots, x_label=label, reach=reach)
-    size = (6.6, bars.height([dot.name for dot in dots], each=0.26, rest=0.8))
+    size = (6.6, bars.height([dot.name for dot in dots], each=bars.THIN, rest=0.8))
     caption = f"A/A controls, {shown}; diamonds are suspect, or stand out by themselves. The axis is logarithmic"
     beyond = any(dot.low < 1 / reach or dot.high > reach for dot in dots)
     caption += "; an arrow goes on beyond it, to the number beside it." if beyond else "."

@@ -80,7 +80,7 @@ def build(
     whole = overview(judgement, claims, gallery, origin)
     commands = {one.verdict.claim: again(one.claim, records, origin) for one in pages}
     checks = checks_alone(records, claims)
-    machine = describe(records, None if checks else origin)
+    machine = describe(records, None if checks else origin, excluded=judgement.excluded)
     studies = tables.studies(judgement.blocks[:BLOCKS_SHOWN], origin.questions)
     if checks:  # what a matrix would fill is not missing here
         whole = replace(whole, parts=tuple(part for part in whole.parts if not part.missing))

@@ -78,7 +78,7 @@ def phases_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
     if not cells:
         return None
     place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
-    caption = f"Phases of a step in study {block.study}{place}."
+    caption = f"Phases of a step in study {block.study}{place}.{_cut([sum(each.values()) for each in cells.values()])}"
     drawing = partial(bars.phases, cells=cells)
     return gallery.draw(f"phases-{block.study}", caption, drawing, size=(WIDTH, bars.height(list(cells))))
 
@@ -94,8 +94,16 @@ def memory_picture(block: BlockResult, gallery: Gallery) -> Picture | None:
         return None
     place = f" at {formats.settings(block.sweep)}" if block.sweep else ""
     caption = f"Peak memory in study {block.study}{place}, largest of all trials{_on_fullest(block)}."
+    caption += _cut([max(each.values()) for each in cells.values()])
     drawing = partial(bars.memory, cells=cells)
-    return gallery.draw(f"memory-{block.study}", caption, drawing, size=(WIDTH, bars.height(list(cells), each=0.5)))
+    return gallery.draw(
+        f"memory-{block.study}", caption, drawing, size=(WIDTH, bars.height(list(cells), each=bars.GROUP))
+    )
+
+
+def _cut(lengths: Sequence[float]) -> str:
+    """What the caption says of bars that end before their value."""
+    return " A bar with an arrow goes on beyond the axis, to the number on it." if bars.reach_of(lengths) else ""
 
 
 def _on_fullest(block: BlockResult) -> str:

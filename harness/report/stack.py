@@ -8,6 +8,7 @@ from functools import partial
 
 from harness.judgement.compare import speed_over
 from harness.judgement.judged import ArmResult, BlockResult, Interval
+from harness.judgement.words import ALIKE
 from harness.report import formats
 from harness.report.csvs import Row
 from harness.report.figures import bars
@@ -60,7 +61,9 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
         tables=tuple(map(_stack_table, built)),
         lead="Each bar goes from what was reached before to what is reached with one more technique; hatched bars are "
         "steps back. A hollow bar may be nothing: the interval of the piece's own gain holds 1.",
-        sentences=tuple(sentence for each in built for sentence in (_stack_sentence(each), *_without(each))),
+        sentences=tuple(
+            sentence for each in built for sentence in (_stack_sentence(each), *_without(each), *_same_memory(each))
+        ),
         rows=tuple(row for each in built for row in _stack_rows(each)),
     )
 
@@ -106,18 +109,30 @@ def _pieces(block: BlockResult, stack: Sequence[ArmResult]) -> list[Piece]:
     return pieces
 
 
+def _memory(stack: Stack) -> list[bars.Step]:
+    """Peak reserved memory with each piece, in multiples of the baseline's."""
+    return [
+        bars.Step(name=piece.added, value=ratio)
+        for piece in stack.pieces if (ratio := piece.arm.memory_ratio.get("reserved")) is not None
+    ]  # fmt: skip
+
+
+def _alike(steps: Sequence[bars.Step]) -> bool:
+    """Whether no two, the baseline among them, differ by more than memory of the same cell may from trial to trial."""
+    values = [1.0, *(step.value for step in steps)]
+    return max(values) - min(values) <= ALIKE
+
+
 def _waterfalls(stack: Stack, gallery: Gallery) -> list[Picture]:
+    """Of speed and of memory; not of memory that no piece changes, whose figure would be empty."""
     speed = [
         bars.Step(name=piece.added, value=piece.speed.value, certain=faster(piece.gain) is not None)
         for piece in stack.pieces
     ]
-    memory = [
-        bars.Step(name=piece.added, value=ratio)
-        for piece in stack.pieces if (ratio := piece.arm.memory_ratio.get("reserved")) is not None
-    ]  # fmt: skip
+    memory = _memory(stack)
     pictures = []
     for unit, values, what in (("speed", speed, "Speed"), ("memory", memory, "Peak reserved memory")):
-        if values:
+        if values and (unit == "speed" or not _alike(values)):
             drawing = partial(bars.waterfall, steps=[bars.Step(name="baseline", value=1.0), *values], unit=unit)
             caption = f"{what} of the stack of study {stack.title}, each piece on top of the ones before."
             name = figure_name(f"stack-{unit}", stack.block)
@@ -126,7 +141,7 @@ def _waterfalls(stack: Stack, gallery: Gallery) -> list[Picture]:
                     name,
                     caption,
                     drawing,
-                    size=(6.6, bars.height(["baseline", *(step.name for step in values)], rest=0.8)),
+                    size=(6.6, bars.height(["baseline", *(f"+ {step.name}" for step in values)], rest=0.8)),
                 )
             )
     return [picture for picture in pictures if picture]
@@ -145,6 +160,13 @@ def _stack_sentence(stack: Stack) -> str:
         return f"{said}."
     (least, lower), (most, upper) = gains[0], gains[-1]
     return f"{said}; most comes from {upper} ({interval(most)}), least from {lower} ({interval(least)})."
+
+
+def _same_memory(stack: Stack) -> list[str]:
+    """In place of a figure in which all bars are alike."""
+    steps = _memory(stack)
+    same = f"Study {stack.title}: peak reserved memory is the baseline's throughout, within {ALIKE:.0%}."
+    return [same] if steps and _alike(steps) else []
 
 
 def _without(stack: Stack) -> list[str]:

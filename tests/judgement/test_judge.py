@@ -64,7 +64,7 @@ def test_a_statement_of_several_metrics_says_which_of_them_it_helped() -> None:
     it = make_claim(form="statement", range=None, metric="peak_saved", shows=["speedup", "utilisation"])
     found = verdict_on(it, make_records([offload]))
     assert found.helped == "peak memory: yes; speed: no"
-    assert found.measured.startswith("peak saved 10.0%; speedup 0.28x")
+    assert found.measured.startswith("peak saved 10.0%; speedup 0.278x [0.276x, 0.279x]")
     assert "(baseline 93.0%)" in found.measured
     both = make_claim(form="statement", range=None, metric="peak_saved", shows=["speedup"])
     assert verdict_on(both, make_records([study(cell(memory=0.9))])).helped == "yes", "both of them"
@@ -608,7 +608,7 @@ def test_a_share_of_the_cell_alone_needs_no_baseline() -> None:
         make_claim(metric="data_wait_share", form="at-most", bound=0.1, range=None), make_records([study()])
     )
     assert found.word is Word.CONFIRMED
-    assert found.measured == "1.0% (baseline 1.0%)"
+    assert found.measured == "0.991% [0.988%, 0.993%] (baseline 1.0%)"
 
 
 def test_trainable_parameters_are_counted_without_an_interval() -> None:

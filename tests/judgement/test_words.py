@@ -6,7 +6,7 @@ import pytest
 
 from harness.judgement.judged import Interval
 from harness.judgement.metrics import metric_named
-from harness.judgement.words import claimed, measured, number, phrase, span
+from harness.judgement.words import claimed, is_wide, measured, number, phrase, span
 from tests.judgement.claiming import make_claim
 
 
@@ -74,6 +74,40 @@ def test_memory_by_trial(metric: str, value: float, observed: tuple[float, ...],
 
 def test_what_saves_less_than_nothing_needs_more() -> None:
     assert measured(metric_named("peak_saved"), Interval(value=-2.949)) == "needs 294.9% more"
+
+
+@pytest.mark.parametrize(
+    ("metric", "interval", "text"),
+    [
+        ("busy_time_ratio", Interval(value=1.1912, low=1.1908, high=1.1914), "1.1912x [1.1908x, 1.1914x]"),
+        ("busy_time_ratio", Interval(value=0.3204, low=0.3188, high=0.3221), "0.320x [0.319x, 0.322x]"),
+        ("speedup", Interval(value=0.998, low=0.9979, high=0.9983), "0.9980x [0.9979x, 0.9983x]"),
+        ("speedup", Interval(value=1.5, low=1.49999, high=1.50001), "1.50x"),
+        ("speedup", Interval(value=1.5, low=1.46, high=1.54), "1.50x [1.46x, 1.54x]"),
+        ("speedup", Interval(value=1.5), "1.50x"),
+        ("speedup", Interval(value=0.01433, low=0.01432, high=0.01434), "0.0143x"),
+        ("utilisation", Interval(value=0.9312, low=0.9311, high=0.9314), "93.12% [93.11%, 93.14%]"),
+        ("figure_saved:step_seconds", Interval(value=-0.1204, low=-0.1204, high=-0.1202),
+         "needs 12.04% more [12.02%, 12.04%]"),
+        ("figure:first_epoch_seconds", Interval(value=3.48512, low=3.48511, high=3.48513),
+         "3.485 seconds"),
+    ],
+)  # fmt: skip
+def test_a_narrow_interval_is_printed_with_the_digits_that_show_it(metric: str, interval: Interval, text: str) -> None:
+    """`busy time ratio 1.19x` read as if there were no interval."""
+    assert measured(metric_named(metric), interval) == text
+
+
+def test_a_narrow_interval_is_printed_alike_everywhere() -> None:
+    metric = metric_named("optimizer_speedup")
+    narrow = Interval(value=1.2342, low=1.2339, high=1.2344)
+    assert span(metric, narrow) == "[1.2339x, 1.2344x]"
+    assert phrase(metric, narrow) == "optimizer time 1.2342x shorter [1.2339x, 1.2344x]"
+    assert is_wide(metric, narrow)
+    same = Interval(value=1.2, low=1.2, high=1.2)
+    assert span(metric, same) == measured(metric, same) == "1.20x"
+    assert not is_wide(metric, same)
+    assert span(metric, narrow, (1.234, None)) == "[1.2339x, 1.2344x]"
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_what_the_other_baseline_says_stands_beside_it_where_it_is_something_els
         claim = make_claim(range=[low, 2.0], other_baseline={"precision": "tf32"})
         return table(make_claims(claim), one=records).splitlines()[2].split("|")[4]
 
-    assert row(1.5).endswith("), 1.25x against precision=tf32: refuted, below ")
+    assert row(1.5).endswith("), 1.250x \\[1.246x, 1.254x\\] against precision=tf32: refuted, below ")
     assert "tf32" not in row(1.1), "confirmed against both"
 
 

@@ -6,17 +6,21 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.judgement.judge import judge
 from harness.report.machine import describe
 from harness.report.reproduce import EXTRAS, again, commands
 from harness.results.record import Record
 from harness.results.sharing import STUDY as SHARING
+from harness.trial.outcome import Outcome
 from tests.commands import ROOT
 from tests.judgement.claiming import make_claim, study
 from tests.records import CPU, StudyShape, make_records
+from tests.report import samples
 
 PACKAGES = {"torch": "2.11.0+cu130", "transformers": "5.17.0", "peft": "0.21.0", "numpy": "2.5.2"}
 
@@ -52,6 +56,26 @@ def test_different_gpus_are_different_machines() -> None:
 def test_a_processor_beside_a_gpu_is_a_machine_of_its_own() -> None:
     records = [*make_records([study()], rounds=1, environment=CPU), *with_gpus("H100", "a")]
     assert set(describe(records).title.split("; ")) == {"H100", "CPU only: Synthetic CPU, 2 cores"}
+
+
+def test_the_head_says_how_many_trials_that_ended_ok_are_judged_invalid(tmp_path: Path) -> None:
+    """It counted 1,467 as ok, 6 of which stood below among those that no figure stands on."""
+    first, second, *rest = make_records([study()], rounds=4)
+    records = [replace(first, mfu=1.2), replace(second, outcome=Outcome.INVALID, reason="a graph compiled"), *rest,
+               replace(first, superseded=True)]  # fmt: skip
+    count = len(rest) + 1
+    judgement, _ = samples.render(records, samples.claims(), tmp_path)
+    head = f"{count + 2} trials ({count} ok, of which 1 judged invalid; 1 invalid; 1 superseded)"
+    assert describe(records, excluded=judgement.excluded).trials == head
+    for name in ("report.md", "report.html"):
+        assert head in (tmp_path / name).read_text(encoding="utf-8")
+    sound = judge(rest, samples.claims())
+    assert describe(rest, excluded=sound.excluded).trials == f"{len(rest)} trials ({len(rest)} ok)"
+    stored = [second, *rest]
+    failed = [replace(second, outcome=Outcome.INVALID), *rest]
+    assert describe(stored).trials == f"{len(stored)} trials ({len(stored)} ok)"
+    excluded = judge(failed, samples.claims()).excluded
+    assert describe(failed, excluded=excluded).trials == f"{len(failed)} trials ({len(rest)} ok, 1 invalid)"
 
 
 def test_the_head_says_of_how_many_trials_the_code_was_committed(markdown: str, html: str) -> None:

@@ -328,7 +328,7 @@ def test_a_stack_whose_last_piece_failed_is_not_called_all_together(tmp_path: Pa
             "compile=default attention=sdpa-flash optimizer=fused": [FAILED, FAILED, FAILED],
         }
     )
-    first, second = stack_part([block], gallery_in(tmp_path)).sentences
+    first, second, _ = stack_part([block], gallery_in(tmp_path)).sentences
     assert first.startswith("Study own: as far as it has a speed, up to attention=sdpa-flash, 2.20x [")
     assert second == (
         "Study own: compile=default attention=sdpa-flash optimizer=fused has no speed "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from harness.report.figures import style
@@ -19,6 +19,12 @@ PHASES: Mapping[str, str] = {
     "data_wait": "data wait", "copy": "copy", "forward": "forward", "backward": "backward", "optimizer": "optimizer",
     "between": "between steps",
 }  # fmt: skip
+
+
+#: Inches of a row with a name of one line: of bars, of dots, and of groups of bars.
+ROW, THIN, GROUP = 0.3, 0.26, 0.5
+#: A bar more than so many times as long as the others is cut, where at most one of `AMONG` is.
+FAR, AMONG = 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +49,19 @@ class Step:
 
 
 def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
-    """Grouped bars: peak memory of each cell in each view, GiB."""
+    """Grouped bars: peak memory of each cell in each view, GiB. Those that would flatten all others are cut."""
     axes = figure.subplots()
     views = list(dict.fromkeys(view for each in cells.values() for view in each))
-    thick = 0.8 / len(views)
+    thick, places = 0.8 / len(views), rows(list(cells), each=GROUP)
+    reach = reach_of([max(each.values(), default=0.0) / 2**30 for each in cells.values()])
     for index, view in enumerate(views):
-        rows = [(row, each[view] / 2**30) for row, each in enumerate(cells.values()) if view in each]
-        places = [row - 0.4 + (index + 0.5) * thick for row, _ in rows]
+        seen = [
+            (row - 0.4 + (index + 0.5) * thick, each[view] / 2**30)
+            for row, each in zip(places, cells.values(), strict=True) if view in each
+        ]  # fmt: skip
         axes.barh(
-            places,
-            [gib for _, gib in rows],
+            [place for place, _ in seen],
+            [gib for _, gib in seen],
             height=thick,
             label=view,
             color=style.colour(index),
@@ -60,24 +69,26 @@ def memory(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
             edgecolor=style.PAPER,
             linewidth=0.6,
         )
-    axes.set(xlabel="peak memory (GiB)")
-    named_rows(axes, list(cells))
+        for place, gib in seen:
+            if reach and gib > reach:
+                _cut(axes, place, reach, f"{gib:.1f} GiB")
+    axes.set(xlabel="peak memory (GiB)", xlim=(0, reach) if reach else None)
+    named_rows(axes, list(cells), each=GROUP)
     style.legend(figure, axes)
 
 
 def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
-    """Stacked bars: where the time of a step goes, milliseconds."""
+    """Stacked bars: where the time of a step goes, milliseconds. A bar that would flatten all others is cut."""
     axes = figure.subplots()
     order = in_time(phase for each in cells.values() for phase in each)
-    names = [style.wrap(name) for name in cells]
-    left = [0.0] * len(names)
+    places, left = rows(list(cells)), [0.0] * len(cells)
     for index, phase in enumerate(order):
         widths = [1000 * each.get(phase, 0.0) for each in cells.values()]
         axes.barh(
-            range(len(names)),
+            places,
             widths,
             left=left,
-            label=PHASES.get(phase, phase.replace("_", " ")),
+            label=_called(phase),
             color=style.colour(index),
             height=0.66,
             hatch=style.hatch(index),
@@ -85,11 +96,19 @@ def phases(figure: Figure, cells: Mapping[str, Mapping[str, float]]) -> None:
             linewidth=0.6,
         )
         left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
     axes.set(xlabel="mean time of a step (ms)")
-    _horizontal(axes)
+    named_rows(axes, list(cells))
+    if reach := reach_of(left):
+        axes.set_xlim(0, reach)
+        for row, total, each in zip(places, left, cells.values(), strict=True):
+            if total > reach:
+                most = max(each, key=lambda phase: each[phase])
+                _cut(axes, row, reach, f"{total:,.0f} ms, {1000 * each[most]:,.0f} of it {_called(most)}")
     style.legend(figure, axes)
+
+
+def _called(phase: str) -> str:
+    return PHASES.get(phase, phase.replace("_", " "))
 
 
 def in_time(phases: Iterable[str]) -> list[str]:
@@ -104,8 +123,9 @@ def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
     What is reached stands at that end of the bar.
     """
     axes = figure.subplots()
-    before = 1.0
-    for row, step in enumerate(steps):
+    names = [f"+ {step.name}" if index else step.name for index, step in enumerate(steps)]
+    before, places = 1.0, rows(names)
+    for above, row, step in zip([places[0] - 1, *places], places, steps, strict=False):
         value = step.value
         better = (value >= before) == (unit == "speed")
         colour = style.SERIES[0] if better else style.SERIES[1]
@@ -119,7 +139,7 @@ def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
             edgecolor=style.PAPER if step.certain else colour,
             linewidth=0.6 if step.certain else 1.0,
         )
-        axes.plot([before, before], [row - 0.7, row + 0.31], color=style.MUTED, linewidth=0.9)
+        axes.plot([before, before], [above + 0.3, row + 0.31], color=style.MUTED, linewidth=0.9)
         left = value < before
         axes.annotate(
             f"{value:.2f}x",
@@ -132,22 +152,19 @@ def waterfall(figure: Figure, steps: Sequence[Step], *, unit: str) -> None:
         )
         before = value
     axes.axvline(1, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
-    axes.set_yticks(
-        range(len(steps)), [style.wrap(f"+ {step.name}" if index else step.name) for index, step in enumerate(steps)]
-    )
-    axes.invert_yaxis()
     axes.use_sticky_edges = False  # else there is no room for a number at the outermost bar
     axes.margins(x=0.16)
     style.widen(axes, "x")
     what = "tokens/s" if unit == "speed" else "peak reserved memory"
     axes.set(xlabel=f"{what}, multiple of the baseline")
-    _horizontal(axes)
+    named_rows(axes, names)
 
 
-def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
+def interactions(figure: Figure, pairs: Sequence[tuple[Dot, float]]) -> None:
     """Measured gain of a combination (dot with interval) against the product of its parts' gains (open square)."""
     axes = figure.subplots()
-    for row, (dot, product) in enumerate(rows):
+    names = [dot.name for dot, _ in pairs]
+    for row, (dot, product) in zip(rows(names), pairs, strict=True):
         axes.plot([product, dot.value], [row, row], color=style.GRID, linewidth=3, zorder=1)
         axes.plot(
             product,
@@ -170,7 +187,7 @@ def interactions(figure: Figure, rows: Sequence[tuple[Dot, float]]) -> None:
             label="measured together" if row == 0 else None,
             zorder=4,
         )
-    named_rows(axes, [dot.name for dot, _ in rows])
+    named_rows(axes, names)
     axes.set(xlabel="tokens/s, multiple of the baseline")
     style.widen(axes, "x")
     style.legend(figure, axes)
@@ -181,7 +198,8 @@ def dots(
 ) -> None:
     """One dot a row with its interval; reference values as vertical lines; marked rows stand out."""
     axes = figure.subplots()
-    for row, dot in enumerate(values):
+    names = [dot.name for dot in values]
+    for row, dot in zip(rows(names, each=THIN), values, strict=True):
         colour = style.SERIES[1] if dot.marked else style.SERIES[0]
         axes.errorbar(
             dot.value,
@@ -202,23 +220,46 @@ def dots(
         )
     if percent:
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    named_rows(axes, [dot.name for dot in values])
+    named_rows(axes, names, each=THIN)
     axes.set(xlabel=x_label)
     style.legend(figure, axes)
 
 
-def height(names: Sequence[str], *, each: float = 0.3, rest: float = 1.2) -> float:
-    """Inches for rows of these names, as far apart as the two neighbours with most lines need."""
+def height(names: Sequence[str], *, each: float = ROW, rest: float = 1.2) -> float:
+    """Inches for rows of these names, of which a name of one line takes `each`."""
+    return rest + each * max(rows(names, each=each)[-1] + 1, 2)
+
+
+def rows(names: Sequence[str], *, each: float = ROW) -> list[float]:
+    """Where each row lies, the first at 0, in units of `each` inches: two neighbours as far apart as their own names
+    need, so that one long name does not spread all of them."""
     lines = [style.wrap(name).count("\n") + 1 for name in names]
-    most = max(map(sum, pairwise(lines)), default=2) / 2
-    return rest + (max(each, 0.06 + style.LINE_INCHES * most) if most > 1 else each) * max(len(names), 2)
+    needed = ((0.06 + style.LINE_INCHES * sum(two) / 2) / each if max(two) > 1 else 1.0 for two in pairwise(lines))
+    return list(accumulate((max(1.0, distance) for distance in needed), initial=0.0))
 
 
-def named_rows(axes: Axes, names: Sequence[str]) -> None:
-    """A name beside each row, the first at the top."""
-    axes.set_yticks(range(len(names)), [style.wrap(name) for name in names])
-    axes.set_ylim(len(names) - 0.4, -0.6)
+def named_rows(axes: Axes, names: Sequence[str], *, each: float = ROW) -> None:
+    """A name beside each row (`rows`), the first at the top."""
+    places = rows(names, each=each)
+    axes.set_yticks(places, [style.wrap(name) for name in names])
+    axes.set_ylim(places[-1] + 0.6, -0.6)
     _horizontal(axes)
+
+
+def reach_of(lengths: Sequence[float]) -> float | None:
+    """Where to cut bars of which a few are so long that they flatten all others; None where none is."""
+    longest = sorted(lengths, reverse=True)
+    few = (count for count in range(len(longest) // AMONG, 0, -1) if longest[count - 1] > FAR * longest[count] > 0)
+    cut = next(few, None)
+    return None if cut is None else 1.25 * longest[cut]
+
+
+def _cut(axes: Axes, row: float, reach: float, text: str) -> None:
+    """At the end of a bar that goes on beyond the axis: a gap, and how far it goes."""
+    axes.annotate(
+        f"{text} ▸", (reach, row), xytext=(-3, 0), textcoords="offset points", ha="right", va="center", fontsize=8,
+        bbox={"facecolor": style.PAPER, "edgecolor": style.MUTED, "linewidth": 0.6, "boxstyle": "square,pad=0.2"},
+    )  # fmt: skip
 
 
 def _horizontal(axes: Axes) -> None:

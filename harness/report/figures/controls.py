@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.report.figures import style
-from harness.report.figures.bars import Dot, named_rows
+from harness.report.figures.bars import THIN, Dot, named_rows, rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,11 +27,12 @@ def controls(figure: Figure, values: Sequence[Dot], *, x_label: str, reach: floa
     axes.set_xscale("log")
     axes.set_xlim(1 / reach, reach)
     axes.axvline(1, color=style.MUTED, linewidth=1.3, linestyle=style.line(1))
-    for row, dot in enumerate(values):
+    names = [dot.name for dot in values]
+    for row, dot in zip(rows(names, each=THIN), values, strict=True):
         _dot(axes, row, dot, reach)
     axes.set_xticks(ticks(reach), [f"{each:g}" for each in ticks(reach)])
     axes.minorticks_off()
-    named_rows(axes, [dot.name for dot in values])
+    named_rows(axes, names, each=THIN)
     axes.set(xlabel=x_label)
 
 
@@ -44,7 +45,7 @@ def ticks(reach: float) -> list[float]:
     return [round(each, 2) for each in around if 1 / reach <= each <= reach]
 
 
-def _dot(axes: Axes, row: int, dot: Dot, reach: float) -> None:
+def _dot(axes: Axes, row: float, dot: Dot, reach: float) -> None:
     colour = style.SERIES[1] if dot.marked else style.SERIES[0]
     low, high = (min(max(end, 1 / reach), reach) for end in (dot.low, dot.high))
     axes.plot([low, high], [row, row], color=colour, marker="|", markersize=6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.report.figures import style
@@ -69,14 +69,20 @@ def sweep(
     neutral: float | None,
     percent: bool,
 ) -> None:
-    """Curves over a logarithmic axis (values of a sweep double), the claimed ranges as bands behind them."""
+    """Curves over a logarithmic axis (values of a sweep double), the claimed ranges as bands behind them.
+
+    A 0, which such an axis does not have, makes its values places one beside the other. No line comes from it: between
+    nothing and the least of something anything may be.
+    """
     axes = figure.subplots()
-    for index, each in enumerate(lines):
-        _line(axes, index, each)
     xs = sorted({x for each in lines for x in each.xs})
     if xs[0] > 0:
         axes.set_xscale("log", base=2)
-    axes.set_xticks(xs, [f"{x:g}" for x in xs])
+    places = {x: x if xs[0] > 0 else float(place) for place, x in enumerate(xs)}
+    for index, each in enumerate(lines):
+        alone = sum(x <= 0 for x in each.xs)
+        _line(axes, index, replace(each, xs=[places[x] for x in each.xs]), alone)
+    axes.set_xticks(list(places.values()), [f"{x:g}" for x in xs])
     axes.minorticks_off()
     _neutral(axes, neutral)
     _bands(axes, bands)
@@ -86,13 +92,18 @@ def sweep(
     style.legend(figure, axes)
 
 
-def _line(axes: Axes, index: int, line: Line) -> None:
+def _line(axes: Axes, index: int, line: Line, alone: int) -> None:
+    """One curve; of its first points `alone` are not joined to the others."""
     import seaborn
 
     colour = style.colour(index)
+    if alone:
+        axes.plot(line.xs[:alone], line.ys[:alone], color=colour, marker=style.marker(index), linestyle="none",
+                  markeredgecolor=style.PAPER, label=None if line.xs[alone:] else line.name)  # fmt: skip
     seaborn.lineplot(
-        x=list(line.xs), y=list(line.ys), ax=axes, label=line.name, color=colour, marker=style.marker(index),
-        linestyle=(0, (1, 1.6)) if line.dotted else style.line(index), errorbar=None, markeredgecolor=style.PAPER,
+        x=list(line.xs[alone:]), y=list(line.ys[alone:]), ax=axes, label=line.name, color=colour,
+        marker=style.marker(index), linestyle=(0, (1, 1.6)) if line.dotted else style.line(index), errorbar=None,
+        markeredgecolor=style.PAPER,
         markevery=slice(1, None) if line.dotted else None,  # it begins where another line has measured
     )  # fmt: skip
     for x, y, low, high in zip(line.xs, line.ys, line.low, line.high, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Studies with a colour, a sign and a place in the legend.
+#: Groups with a colour, a sign and a place in the legend.
 MOST_NAMED = 12
 #: Signs that are drawn one by one; each takes 300 bytes.
 MOST_SIGNS = 200
@@ -23,7 +24,7 @@ LABEL_POINTS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Spot:
-    """One cell. `label` is written beside it where there is one."""
+    """One cell of a study or a model. `label` is written beside it where there is one."""
 
     group: str
     x: float
@@ -43,7 +44,7 @@ def pareto(figure: Figure, spots: Sequence[Spot], front: Sequence[Spot]) -> None
     groups = list(dict.fromkeys(each.group for each in [*front, *spots]))
     named = set(groups[:MOST_NAMED])
     _named(axes, [each for each in spots if each.group in named])
-    _cloud(axes, [each for each in spots if each.group not in named], len(groups) - len(named))
+    _cloud(axes, [each for each in spots if each.group not in named], f"{len(groups) - len(named)} more studies")
     style.doubling(axes, "x")
     axes.margins(0.08)
     for each in _apart(axes, front):
@@ -91,8 +92,8 @@ def _named(axes: Axes, spots: Sequence[Spot]) -> None:
     )
 
 
-def _cloud(axes: Axes, spots: Sequence[Spot], groups: int) -> None:
-    """The cells of all other studies; very many are an image, which keeps the SVG small enough for the page."""
+def _cloud(axes: Axes, spots: Sequence[Spot], label: str) -> None:
+    """The cells of all other groups; very many are an image, which keeps the SVG small enough for the page."""
     if spots:
         axes.scatter(
             [each.x for each in spots],
@@ -102,13 +103,17 @@ def _cloud(axes: Axes, spots: Sequence[Spot], groups: int) -> None:
             alpha=0.45,
             linewidth=0,
             zorder=1.5,
-            label=f"{groups} more studies",
+            label=label,
             rasterized=len(spots) > MOST_SIGNS,
         )
 
 
 def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float) -> None:
-    """The document's estimate against the measured peak, GiB on both axes; inside the band it is within the claim."""
+    """The document's estimate against the measured peak, GiB on both axes; inside the band it is within the claim.
+
+    A colour and a sign for each model; more models than these can tell apart are one grey cloud, those with fewest
+    cells.
+    """
     axes = figure.subplots()
     values = [value for each in spots for value in (each.x, each.y)]
     ends = (min(values) * 0.7, max(values) * 1.4)
@@ -122,7 +127,8 @@ def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float)
         label=f"predicted ÷ measured from {low:g} to {high:g}",
     )
     axes.plot(ends, ends, color=style.MUTED, linewidth=0.9)
-    for index, group in enumerate(dict.fromkeys(each.group for each in spots)):
+    groups = [group for group, _ in Counter(each.group for each in spots).most_common()]
+    for index, group in enumerate(groups[:MOST_NAMED]):
         members = [each for each in spots if each.group == group]
         axes.scatter(
             [each.x for each in members],
@@ -131,10 +137,12 @@ def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float)
             color=style.colour(index),
             edgecolor=style.PAPER,
             marker=style.marker(index),
-            label=style.shorten(group, 26),
+            label=group,
             zorder=3,
         )
+    rest = groups[MOST_NAMED:]
+    _cloud(axes, [each for each in spots if each.group in rest], f"{len(rest)} more model{'s' if rest[1:] else ''}")
     axes.set(xlabel="measured peak (GiB)", ylabel="predicted (GiB)", xlim=ends)
     style.doubling(axes, "x")
     style.doubling(axes, "y")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    style.legend(figure, axes)
