@@ -118,6 +118,15 @@ def _layers(model: nn.Module) -> list[Any]:
     return [module for module in model.modules() if hasattr(module, "compute_dtype") and _packing(module) is not None]
 
 
+def packed_weights(model: nn.Module) -> dict[str, int]:
+    """Weights of 4-bit layers by the type in which they compute, as torch names it."""
+    found: dict[str, int] = {}
+    for layer in _layers(model):
+        dtype = str(layer.compute_dtype)
+        found[dtype] = found.get(dtype, 0) + int(_packing(layer).shape.numel())
+    return found
+
+
 def _packing(layer: Any) -> Any:
     """How a layer packed its weight; None where it did not. A shard (a DTensor) does not know: its layer does."""
     weight = getattr(layer, "weight", None)
