@@ -36,7 +36,7 @@ class Distillation(Technique):
     proof = "the teacher ran in the last step and its divergence is above zero"
 
     def requires(self, environment: Any, cell: Cell) -> str | None:
-        if cell["distillation"] != "off" and (cell["parallel"] in ("fsdp", "pipeline") or cell["zero"] != "off"):
+        if cell["distillation"] != "off" and (cell["parallel"] not in ("none", "ddp") or cell["zero"] != "off"):
             return "distillation keeps a whole teacher beside the student on each device; use one device or ddp"
         return None
 

@@ -36,7 +36,10 @@ class Quantization(Technique):
     )
     stage = Stage.MODEL
     packages = ("bitsandbytes",)
-    requirement = "bitsandbytes; lora (4-bit weights cannot be trained themselves); linear layers (not GPT-2's Conv1D)"
+    requirement = (
+        "bitsandbytes; lora (4-bit weights cannot be trained themselves); linear layers (not GPT-2's Conv1D); "
+        "not with dp"
+    )
     proof = "class of the layers, bytes a weight, compute type"
     revised = "a step of one's own was quantized in the blocks of all its lists"
 
