@@ -20,7 +20,7 @@ from harness.trial import flops
 from harness.trial import ranks as group
 from harness.trial.data import Samples
 from harness.trial.flops import Lengths, UnknownShape
-from harness.trial.outcome import Outcome
+from harness.trial.outcome import Outcome, is_out_of_memory
 from harness.trial.peaks import Peak, peak_for, why_unknown
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ def _peak(trial: TrainingRun, evidence: Mapping[str, Mapping[str, Any]], model: 
         return unknown
     try:
         dtype = _products_in(trial, evidence.get("precision", {}).get("facts", {}))
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         return "the step that would show the data type of its matrix products does not fit in memory uncompiled"
     if dtype is None:
         return "the data type of its matrix products could not be seen, and peaks differ by it"

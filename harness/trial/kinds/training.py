@@ -20,7 +20,7 @@ from harness.trial.breakdown import breakdown
 from harness.trial.corpus import prepare, read_about
 from harness.trial.host import held_up
 from harness.trial.measure import Measured, graph_breaks, measure
-from harness.trial.outcome import Outcome
+from harness.trial.outcome import Outcome, is_out_of_memory
 from harness.trial.profile import profile_step
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult, TrialSpec
@@ -177,7 +177,9 @@ def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult)
         free(trial)
         try:
             result.measured["gradient_check"] = gradients.compare(trial, measured.first_gradient, folder)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             result.measured["gradient_check"] = {"skipped": "fp32 eager does not fit in this device's memory"}
 
 
