@@ -49,6 +49,7 @@ class Distillation(Technique):
             run.config, attention=run.attention, dtype=run.parameter_dtype, device=run.device, seed=run.spec.seed + 1
         )
         teacher.eval().requires_grad_(False)
+        run.forward_only.append(teacher)
         run.loss_of = _Distilled(run, teacher)
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:

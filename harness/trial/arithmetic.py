@@ -19,7 +19,8 @@ from harness.techniques.quantization import packed_weights
 from harness.trial import flops
 from harness.trial import ranks as group
 from harness.trial.data import Samples
-from harness.trial.flops import Lengths, UnknownShape
+from harness.trial.flops import Lengths, UnknownShape, count_weights
+from harness.trial.model import head_of
 from harness.trial.outcome import Outcome, is_out_of_memory
 from harness.trial.peaks import Peak, peak_for, why_unknown
 
@@ -68,13 +69,16 @@ def _flops_per_token(trial: TrainingRun, result: TrialResult) -> tuple[float, fl
     Raises:
         UnknownShape: they cannot be counted.
     """
-    if trial.weights.unknown:
-        raise UnknownShape(trial.weights.unknown)
+    beside = [count_weights(each, head_of(each), trial.config) for each in trial.forward_only]
+    for weights in (trial.weights, *beside):
+        if weights.unknown:
+            raise UnknownShape(weights.unknown)
     documents, rows = _lengths(trial, result)
     model = flops.model_flops_per_token(trial.weights, flops.attention_of(trial.config, documents))
     computed = flops.attention_of(trial.config, rows)
     recomputes = trial.cell["checkpointing"] != "off"
-    return model, flops.hardware_flops_per_token(trial.weights, computed, recompute_blocks=recomputes)
+    hardware = flops.hardware_flops_per_token(trial.weights, computed, recompute_blocks=recomputes)
+    return model, hardware + sum(flops.forward_flops_per_token(weights, computed) for weights in beside)
 
 
 def _lengths(trial: TrainingRun, result: TrialResult) -> tuple[Lengths, Lengths]:

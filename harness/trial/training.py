@@ -83,6 +83,8 @@ class TrainingRun:
         """The model without wrappers of parallelism or compilation: where blocks and layers are found."""
         self.weights = Weights()
         """Weights of matrix products of the whole model, also where this rank will hold a part of it only."""
+        self.forward_only: list[nn.Module] = []
+        """Models of the same configuration that see each micro-batch too and are not trained (a teacher)."""
         self.parameter_counts: dict[str, int] = {}
         """`total` and `trainable` of the whole model, by logical size."""
         self.accumulation = int(self.spec.settings["accumulation"])

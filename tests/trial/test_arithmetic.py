@@ -105,6 +105,16 @@ def test_frozen_weights_of_a_trial_take_no_gradient_of_their_own() -> None:
 
 
 @pytest.mark.train
+@pytest.mark.parametrize("lora", ["off", 8])
+def test_a_teachers_forward_is_the_hardwares(lora: str | int) -> None:
+    """2N of all its weights and its attention, forward alone: it has the student's shape, and no adapters."""
+    alone, taught = (run_trial(lora=lora, distillation=each).measured for each in ("off", "teacher"))
+    assert taught["model_flops_per_token"] == alone["model_flops_per_token"]
+    forward = 2 * (BLOCKS + HEAD) + 2 * 2 * 64 * 64
+    assert taught["hardware_flops_per_token"] == alone["hardware_flops_per_token"] + forward
+
+
+@pytest.mark.train
 @pytest.mark.usefixtures("on_h100")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_four_bit_layers_are_held_against_the_peak_of_the_type_that_they_compute_in(precision: str) -> None:
