@@ -220,6 +220,11 @@ def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -
             f"{compiled['graphs']} graphs were compiled inside the window; "
             f"raise warmup_steps (it is {trial.spec.warmup_steps})"
         )
+    if recorded := compiled.get("recordings"):
+        result.warnings.append(
+            f"CUDA graphs were recorded {recorded} times inside the window, which holds the time of that; one is of "
+            "one shape: give batches of one length, use compile=default, or raise warmup_steps"
+        )
     if trial.spec.warmup_steps == 0 and trial.cell["compile"] == "off":
         result.warnings.append("no warm-up steps: the first step's start-up costs lie inside the window")
     if measured.compiled.get("graph_breaks"):
