@@ -65,7 +65,10 @@ class Attention(Technique):
     )
     stage = Stage.PROCESS
     packages = ("flash-attn",)
-    requirement = "sdpa-efficient, sdpa-cudnn: a GPU; flash2: a GPU, flash-attn, bf16 (or fp16 where the build has it)"
+    requirement = (
+        "sdpa-efficient, sdpa-cudnn: a GPU; "
+        "flash2: a GPU, flash-attn, bf16 (or fp16 where the build has it), not packed under dp"
+    )
     proof = (
         "name of the attention kernel in a one-step profile; "
         "sdpa, eager, sdpa-math: operators that attention called, "
@@ -217,6 +220,11 @@ def _flash2_refusal(environment: Environment, cell: Cell, *, half: bool) -> str 
         return "attention=flash2 needs the package flash-attn; pip install flash-attn --no-build-isolation"
     if not half:
         return _wants_16_bits(cell)
+    if cell["batching"] == "packed" and cell.settings.get("parallel") == "dp":
+        return (
+            "attention=flash2 with batching=packed lays a batch end to end in one row, which parallel=dp cannot divide "
+            "between devices; use ddp, or attention=sdpa"
+        )
     if cell["precision"] == "amp-fp16" and not _has_fp16_kernels(environment):
         return "attention=flash2 with amp-fp16: this build of flash-attn holds bf16 kernels only; use amp-bf16 or bf16"
     return None

@@ -57,7 +57,8 @@ class Batching(Technique):
         batches = [samples[index] for index in range(min(_LOOKED_AT, len(samples)))]
         if setting == "packed":
             return _packed(run, batches)
-        budget = cell.number("batch_size") * cell.number("sequence_length") if setting == "token-budget" else None
+        loader = run.loader_settings()
+        budget = loader.batch_size * loader.sequence_length if setting == "token-budget" else None
         return _padded(setting, batches, budget)
 
 

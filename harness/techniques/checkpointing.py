@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from harness.trial.own_step import OwnStep
+    from harness.trial.profile import Profile
     from harness.trial.training import TrainingRun
 
 #: With a block's input alone kept, a layer holds about 1 to 4 hidden vectors a token; without, 14 or more.
@@ -59,7 +60,7 @@ class Checkpointing(Technique):
     requirement = "nothing"
     proof = (
         "the layer that begins each block runs forward in backward again; "
-        "compiled: attention kernels doubled or activations gone"
+        "compiled: attention kernels doubled, the second between those of backward, or activations gone"
     )
     revised = "a step of one's own was checkpointed in the blocks of all its lists"
 
@@ -121,6 +122,8 @@ class Checkpointing(Technique):
 
     @staticmethod
     def _by_kernels(run: TrainingRun) -> Evidence | None:
+        """By the forwards of attention, and where they lie: those of a second model (a teacher, a reference) are more
+        of them too, but run before all backwards. None where these do not tell."""
         assert run.profile is not None
         for kernel in ("flash2", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn"):
             names = run.profile.matching(*SIGNS[kernel])
@@ -129,6 +132,9 @@ class Checkpointing(Technique):
                 layers = len(run.blocks()) * run.accumulation
                 if run.own is not None:  # how often a block of the user's attends only backward says
                     layers = max(run.profile.matching(*_ATTENTION_BACKWARD).values(), default=layers)
+                holds = shows_recomputation(attention_order(run.profile, kernel), run.accumulation)
+                if forwards >= 2 * layers and not holds:
+                    return None
                 reason = f"{forwards} attention forwards in a step of {layers} layers: nothing was recomputed"
                 return Evidence(
                     holds=forwards >= 2 * layers, word=f"{forwards / layers:g} attention forwards a layer",
@@ -260,6 +266,53 @@ def saved_in_a_step(run: TrainingRun) -> tuple[float, float]:
     finally:
         del run.forward
     return float(sum(saved)), float(run.tokens - before)
+
+
+def attention_order(profile: Profile, kernel: str) -> list[tuple[int, int]]:
+    """Attention's forwards and the backwards that follow them, by number, in a step's order.
+
+    Of the names that stand for one attention (an operator, what it calls, its kernels) the one seen most is counted.
+    """
+    signs = profile.matching(*SIGNS[kernel], *_ATTENTION_BACKWARD)
+    on_device = any(name in profile.kernels for name in signs)
+    names = [name for name in signs if not on_device or name in profile.kernels]
+    forward, backward = (
+        max((name for name in names if _is_backward(name) is back), key=signs.__getitem__, default="")
+        for back in (False, True)
+    )
+    runs: list[tuple[int, int]] = []
+    for span in profile.spans:
+        if span.on_device is on_device and span.name == forward:
+            before, after = runs.pop() if runs and not runs[-1][1] else (0, 0)
+            runs.append((before + 1, after))
+        elif span.on_device is on_device and span.name == backward:
+            before, after = runs.pop() if runs else (0, 0)
+            runs.append((before, after + 1))
+    return runs
+
+
+def shows_recomputation(runs: Iterable[tuple[int, int]], micro_batches: int) -> bool:
+    """Whether every block runs forward again right before its backward, by `attention_order`.
+
+    What lies before the first backward of a micro-batch may be a model's forward as well; what lies between two of its
+    backwards is recomputed. A block may attend several times: the first to go backward no oftener than another.
+    """
+    runs = list(runs)
+    each, rest = divmod(sum(back for _, back in runs), micro_batches)
+    if rest or not each:
+        return False
+    done, first, largest = 0, 0, 0
+    for forwards, backwards in runs:
+        if done % each == 0:
+            first, largest = backwards, 0
+        elif forwards < backwards:
+            return False
+        else:
+            largest = max(largest, backwards)
+        done += backwards
+        if done % each == 0 and first > largest:
+            return False
+    return True
 
 
 def _is_backward(name: str) -> bool:

@@ -19,6 +19,8 @@ _REGION = "Torch-Compiled Region"
 #: Where the loss is the user's: what it may have done.
 _CAPTURED = "; does loss call the model that it is given, and not one that it took from build?"
 _WITH_GRAPHS = ("reduce-overhead", "max-autotune")
+#: Key and name of our own count among torch's counters: CUDA graphs that were recorded.
+RECORDED = ("claimbench", "cuda_graphs_recorded")
 
 
 class Compilation(Technique):
@@ -39,7 +41,9 @@ class Compilation(Technique):
         ),
     )
     stage = Stage.COMPILE
-    requirement = "default: a C++ compiler on a CPU; reduce-overhead, max-autotune: a GPU, accumulation=1"
+    requirement = (
+        "default: a C++ compiler on a CPU; reduce-overhead, max-autotune: a GPU, accumulation=1, batches of one length"
+    )
     proof = (
         "compiled regions that ran in a one-step profile, no compilation inside the window; frames that hit torch's "
         "recompile limit and ran eagerly are a warning; CUDA graphs launched where the mode has them"
@@ -58,6 +62,11 @@ class Compilation(Technique):
                 f"compile={setting} with accumulation={cell['accumulation']}: torch's CUDA graphs write a micro-batch's"
                 " gradients over those of the one before (pytorch#169545); use compile=default, or accumulation=1"
             )
+        if setting in _WITH_GRAPHS and cell["batching"] in ("padded", "token-budget"):
+            return (
+                f"compile={setting} with batching={cell['batching']}: a CUDA graph is of one shape, and each length of "
+                "a batch would be recorded anew inside the window; use compile=default, or batching=packed"
+            )
         if setting == "default" and not environment.has_gpu and not {"c++", "g++", "clang++"} & set(environment.tools):
             return "compile=default needs a C++ compiler on a CPU; install g++"
         return None
@@ -69,6 +78,8 @@ class Compilation(Technique):
         if setting == "off":
             return
         torch._dynamo.reset()
+        if setting in _WITH_GRAPHS:
+            _count_recordings()
         compiled: Any = torch.compile(run.call, mode=None if setting == "default" else setting)
         run.call = compiled
         if setting != "default" and run.own is not None:
@@ -98,6 +109,18 @@ class Compilation(Technique):
             holds=fault is None, word=word, facts=facts, reason=f"compile={setting} was set, but {fault}",
             warnings=(part,) if given_up and fault is None else (),
         )  # fmt: skip
+
+
+def _count_recordings() -> None:
+    """Have each recording of a CUDA graph counted in `RECORDED`. torch's own reset takes this back."""
+    from torch._dynamo.callback import CallbackTrigger, callback_handler
+    from torch._dynamo.utils import counters
+
+    def count(begun: Any) -> None:
+        if begun.callback_trigger is CallbackTrigger.CUDAGRAPH_RECORDING:
+            counters[RECORDED[0]][RECORDED[1]] += 1
+
+    callback_handler.register_start_callback(count)
 
 
 def regions_in(profile: Profile) -> int:

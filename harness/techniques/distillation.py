@@ -36,7 +36,7 @@ class Distillation(Technique):
     proof = "the teacher ran in the last step and its divergence is above zero"
 
     def requires(self, environment: Any, cell: Cell) -> str | None:
-        if cell["distillation"] != "off" and (cell["parallel"] in ("fsdp", "pipeline") or cell["zero"] != "off"):
+        if cell["distillation"] != "off" and (cell["parallel"] not in ("none", "ddp") or cell["zero"] != "off"):
             return "distillation keeps a whole teacher beside the student on each device; use one device or ddp"
         return None
 
@@ -49,6 +49,7 @@ class Distillation(Technique):
             run.config, attention=run.attention, dtype=run.parameter_dtype, device=run.device, seed=run.spec.seed + 1
         )
         teacher.eval().requires_grad_(False)
+        run.forward_only.append(teacher)
         run.loss_of = _Distilled(run, teacher)
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:

@@ -148,6 +148,11 @@ def _combination_refusal(cell: Cell) -> str | None:
         return pipeline.refusal(cell)
     if parallel == "dp" and cell["compile"] != "off":
         return "parallel=dp copies the model in each forward, which torch.compile cannot follow; use ddp or compile=off"
+    if parallel == "dp" and settings.get("quantization", "none") == "nf4":
+        return (
+            "parallel=dp copies weights to each device, but not the scales by which bitsandbytes unpacks 4-bit ones; "
+            "use ddp"
+        )
     if parallel == "fsdp" and settings.get("quantization", "none") == "nf4" and cell["precision"] != "bf16":
         return (
             "parallel=fsdp shards 4-bit weights only where they are stored in the type that is computed in, bf16; "

@@ -36,7 +36,10 @@ class Quantization(Technique):
     )
     stage = Stage.MODEL
     packages = ("bitsandbytes",)
-    requirement = "bitsandbytes; lora (4-bit weights cannot be trained themselves); linear layers (not GPT-2's Conv1D)"
+    requirement = (
+        "bitsandbytes; lora (4-bit weights cannot be trained themselves); linear layers (not GPT-2's Conv1D); "
+        "not with dp"
+    )
     proof = "class of the layers, bytes a weight, compute type"
     revised = "a step of one's own was quantized in the blocks of all its lists"
 
@@ -116,6 +119,15 @@ def _four_bit(layer: nn.Linear, storage: str, device: Any) -> Any:
 def _layers(model: nn.Module) -> list[Any]:
     """Layers with packed weights: a class that only says so is not enough."""
     return [module for module in model.modules() if hasattr(module, "compute_dtype") and _packing(module) is not None]
+
+
+def packed_weights(model: nn.Module) -> dict[str, int]:
+    """Weights of 4-bit layers by the type in which they compute, as torch names it."""
+    found: dict[str, int] = {}
+    for layer in _layers(model):
+        dtype = str(layer.compute_dtype)
+        found[dtype] = found.get(dtype, 0) + int(_packing(layer).shape.numel())
+    return found
 
 
 def _packing(layer: Any) -> Any:

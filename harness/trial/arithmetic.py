@@ -15,11 +15,13 @@ import numpy as np
 import torch
 
 from harness.techniques.precision import BETWEEN_FP32_AND_TF32, inner_dtypes, product_error
+from harness.techniques.quantization import packed_weights
 from harness.trial import flops
 from harness.trial import ranks as group
 from harness.trial.data import Samples
-from harness.trial.flops import Lengths, UnknownShape
-from harness.trial.outcome import Outcome
+from harness.trial.flops import Lengths, UnknownShape, count_weights
+from harness.trial.model import head_of
+from harness.trial.outcome import Outcome, is_out_of_memory
 from harness.trial.peaks import Peak, peak_for, why_unknown
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from harness.trial.training import TrainingRun
 
 _WORDS = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
+_MIXED = "its 4-bit layers multiply in another data type than the rest, and make less than half of its operations"
 
 
 def fill(trial: TrainingRun, result: TrialResult) -> None:
@@ -40,7 +43,7 @@ def fill(trial: TrainingRun, result: TrialResult) -> None:
         result.missing.update(dict.fromkeys(unknown, f"the shape of this model is not known: {reason}"))
         return
     result.measured.update(model_flops_per_token=model, hardware_flops_per_token=hardware)
-    peak = _peak(trial, result.evidence)
+    peak = _peak(trial, result.evidence, model)
     if not isinstance(peak, Peak):
         result.missing.update(mfu=peak, hfu=peak, peak_flops=peak)
         return
@@ -66,13 +69,16 @@ def _flops_per_token(trial: TrainingRun, result: TrialResult) -> tuple[float, fl
     Raises:
         UnknownShape: they cannot be counted.
     """
-    if trial.weights.unknown:
-        raise UnknownShape(trial.weights.unknown)
+    beside = [count_weights(each, head_of(each), trial.config) for each in trial.forward_only]
+    for weights in (trial.weights, *beside):
+        if weights.unknown:
+            raise UnknownShape(weights.unknown)
     documents, rows = _lengths(trial, result)
     model = flops.model_flops_per_token(trial.weights, flops.attention_of(trial.config, documents))
     computed = flops.attention_of(trial.config, rows)
     recomputes = trial.cell["checkpointing"] != "off"
-    return model, flops.hardware_flops_per_token(trial.weights, computed, recompute_blocks=recomputes)
+    hardware = flops.hardware_flops_per_token(trial.weights, computed, recompute_blocks=recomputes)
+    return model, hardware + sum(flops.forward_flops_per_token(weights, computed) for weights in beside)
 
 
 def _lengths(trial: TrainingRun, result: TrialResult) -> tuple[Lengths, Lengths]:
@@ -128,17 +134,29 @@ def document_lengths(batch: Batch) -> list[int]:
     return [int(count) for count in np.diff([*starts, rows * length])]
 
 
-def _peak(trial: TrainingRun, evidence: Mapping[str, Mapping[str, Any]]) -> Peak | str:
-    """The denominator, or why there is none: that of the type in which the device was seen to multiply."""
+def _peak(trial: TrainingRun, evidence: Mapping[str, Mapping[str, Any]], model: float) -> Peak | str:
+    """The denominator, or why there is none: that of the type in which the device was seen to multiply.
+
+    4-bit layers have a type of their own, whatever the setting says (bf16 in a trial in fp32). Where they make most of
+    the `model` FLOPs of a token theirs is the one, and never one that their speed could pass.
+    """
     name = device_name(trial.device)
     if unknown := why_unknown(name):
         return unknown
     try:
         dtype = _products_in(trial, evidence.get("precision", {}).get("facts", {}))
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         return "the step that would show the data type of its matrix products does not fit in memory uncompiled"
     if dtype is None:
         return "the data type of its matrix products could not be seen, and peaks differ by it"
+    if dtype in ("fp32", "tf32") and (packed := packed_weights(trial.plain_model)):
+        # frozen: 2 operations a weight forward, and 2 for the gradient of what comes in
+        most = max(packed, key=packed.__getitem__)
+        if 4 * packed[most] <= model / 2:
+            return _MIXED
+        dtype = _WORDS.get(most, dtype)
     return peak_for(name, dtype)
 
 

@@ -19,6 +19,8 @@ OPTIMIZER, COPIES, COMMUNICATION, IDLE = "optimizer", "copies", "communication",
 #: In the order in which they are shown.
 CATEGORIES = (MATRIX, ATTENTION, ELEMENTWISE, OPTIMIZER, COPIES, COMMUNICATION, IDLE)
 
+#: One kernel that copies many tensors, as FSDP does on the way into the buffers that it gathers in.
+_MULTI_COPY = r"multi_tensor_apply.*\bCopy(Functor)?<"
 #: The first pattern that a name contains decides. Eager attention's products are batched ones; others are not.
 _NAMES = tuple(
     (category, re.compile(pattern, re.IGNORECASE))
@@ -26,8 +28,9 @@ _NAMES = tuple(
         # a compiler's fused kernel bears the names of all operators around it: `triton_red_fused_..._flash_...`
         (ELEMENTWISE, r"^triton_(poi|red|per)_fused"),
         (COMMUNICATION, r"nccl|gloo|c10d::|all_?reduce|all_?gather|reduce_?scatter"),
-        (COPIES, r"^memcpy|^memset|aten::copy_$|aten::to$|aten::_to_copy|aten::_pin_memory"),
-        (OPTIMIZER, r"multi_tensor_apply|fused_?adam|_foreach_|^optimizer\."),
+        (COPIES, r"^memcpy|^memset|aten::copy_$|aten::to$|aten::_to_copy|aten::_pin_memory|aten::_foreach_copy_$|"
+                 rf"{_MULTI_COPY}|chunk_cat|split_with_sizes_copy"),
+        (OPTIMIZER, r"multi_tensor_apply|fused_?adam|_foreach_(?!copy_)|^optimizer\."),
         (ELEMENTWISE, r"log_?softmax|nll_loss|cross_entropy"),
         (ATTENTION, r"flash|fmha|efficient_attention|scaled_dot_product|cudnn_generated|sdpa|aten::bmm|aten::baddbmm|"
                     r"softmax"),
@@ -84,7 +87,7 @@ def _on_device(spans: Iterable[Span]) -> dict[str, float]:
         if not span.note:
             within = any(note.start <= span.start <= note.end for note in optimizer)
             category = category_of(span.name, span.operator)
-            if within and category not in (COPIES, COMMUNICATION):
+            if within and (category not in (COPIES, COMMUNICATION) or re.search(_MULTI_COPY, span.name)):
                 category = OPTIMIZER
             edges += [(span.start, 1, category), (span.end, -1, category)]
     return _swept(sorted(edges))

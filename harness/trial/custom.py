@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.errors import WorkloadError, suggestion
+from harness.trial.outcome import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
@@ -232,7 +233,7 @@ def blamed(part: str, file: Path) -> Iterator[None]:
     except WorkloadError:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        if is_out_of_memory(error):
             raise
         raise told(error, f"{part} raised", file) from error
 

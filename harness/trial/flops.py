@@ -7,7 +7,7 @@ layer forward over T keys, half of it under a causal mask, and twice that backwa
 have no gradient of their own. Of the experts of a layer those count that a token is sent to.
 Model FLOPs are what training needs for each token that is not padding, at the documents' own lengths; hardware FLOPs
 are those of each position that the device computes, padding included, and add what the technique makes it do again
-(recomputation).
+(recomputation) or beside (a teacher's forward).
 A shape that is not known here has no figure, and the reason why (`UnknownShape`): never one that leaves a part out.
 """
 
@@ -63,6 +63,12 @@ def hardware_flops_per_token(weights: Weights, attention: Attention, *, recomput
     """Operations that the device does for each token: with `recompute_blocks`, every block's forward runs twice."""
     again = 2.0 * (weights.trained_in_blocks + weights.frozen_in_blocks) + _attention_forward(attention)
     return model_flops_per_token(weights, attention) + (again if recompute_blocks else 0.0)
+
+
+def forward_flops_per_token(weights: Weights, attention: Attention) -> float:
+    """Operations of a model that runs forward alone."""
+    trained = weights.trained_in_blocks + weights.trained_head
+    return 2.0 * (trained + weights.frozen_in_blocks + weights.frozen_head) + _attention_forward(attention)
 
 
 def _attention_forward(attention: Attention) -> float:

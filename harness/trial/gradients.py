@@ -17,6 +17,7 @@ from harness.techniques.checkpointing import enable_checkpointing
 from harness.trial.batching import IGNORED, Batch
 from harness.trial.data import Samples
 from harness.trial.model import make_model
+from harness.trial.outcome import is_out_of_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,9 @@ def _gradient(
         enable_checkpointing(model, reentrant=False)
     try:
         return _summed(model, parts, run.device, list(contexts), scale)
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         model.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
         return _summed(model, [row for part in parts for row in _rows(part)], run.device, list(contexts), scale)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.techniques.compilation import RECORDED
 from harness.techniques.kept import SavedActivations, entries_of
 from harness.trial import gradients, memory
 from harness.trial.clock import CudaClock, Times
@@ -101,14 +102,16 @@ def _window(run: TrainingRun, measured: Measured) -> None:
 
 
 def compile_counters() -> dict[str, int]:
-    """torch.compile's own counters: frames compiled, graphs, breaks. All zero where nothing was compiled."""
+    """torch.compile's own counters: frames compiled, graphs, breaks, and CUDA graphs recorded. All zero where nothing
+    was compiled."""
     counters = _dynamo_counters()
     if counters is None:
-        return {"frames": 0, "graphs": 0, "graph_breaks": 0}
+        return {"frames": 0, "graphs": 0, "graph_breaks": 0, "recordings": 0}
     return {
         "frames": int(counters["frames"]["ok"]),
         "graphs": int(counters["stats"]["unique_graphs"]),
         "graph_breaks": sum(counters["graph_break"].values()),
+        "recordings": int(counters[RECORDED[0]][RECORDED[1]]),
     }
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsInt
 
 import torch
 from torch import nn
@@ -15,8 +15,9 @@ from torch import nn
 from harness.errors import WorkloadError
 from harness.trial.custom import blamed
 
-#: Tokens (padding included), samples, and tokens that are not padding: a tensor where a mask on the device says so.
-Sizes = tuple[int, int, int | torch.Tensor]
+#: Tokens (padding included), samples, and tokens that are not padding. Tokens may lie on the device, where a mask there
+#: says so or the user counts there: to read them is to wait for it.
+Sizes = tuple[SupportsInt, int, SupportsInt]
 #: Token ids and the like.
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
@@ -152,7 +153,7 @@ def sizes_of(batch: Any) -> Sizes:
     return ids.numel(), len(ids), ids.numel() if mask is None else mask.sum()
 
 
-def sizes(batch: Any, tokens: Callable[[Any], int] | None) -> Sizes:
+def sizes(batch: Any, tokens: Callable[[Any], SupportsInt] | None) -> Sizes:
     """Of any batch; `tokens` counts them where the user says how.
 
     Where a batch holds no whole numbers (pictures) its samples count in place of tokens.
@@ -164,8 +165,8 @@ def sizes(batch: Any, tokens: Callable[[Any], int] | None) -> Sizes:
     first = ids if ids is not None else parts[0][1] if parts else None
     samples = len(first) if first is not None and first.ndim else 1
     if tokens is not None:
-        count = int(tokens(batch))
-        return count, samples, count
+        counted = tokens(batch)
+        return counted, samples, counted
     count = ids.numel() if ids is not None else samples
     mask = _named(parts, "attention_mask")
     return count, samples, count if mask is None or mask.shape != getattr(ids, "shape", None) else mask.sum()

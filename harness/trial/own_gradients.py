@@ -14,6 +14,7 @@ from harness.experiment.axes import Setting
 from harness.techniques.base import Inert
 from harness.trial import custom, own_batches, own_blocks
 from harness.trial.gradients import Gradient, exact_fp32, relative_error
+from harness.trial.outcome import is_out_of_memory
 from harness.trial.own_step import BATCH, WEIGHTS, loss_of, random_state
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def compare(run: TrainingRun, own: OwnStep, mine: Gradient) -> dict[str, Any]:
             reference = _gradient(run, own, {**PLAIN, "precision": "fp32"}, dtype=torch.float32, contexts=None)
     except _NotCompared as reason:
         return {"skipped": str(reason)}
-    except torch.OutOfMemoryError:
-        return {"skipped": "the plain step in fp32 does not fit in this device's memory"}
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises there, the trial itself was fine
+        if is_out_of_memory(error):
+            return {"skipped": "the plain step in fp32 does not fit in this device's memory"}
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return {"skipped": f"the plain step in fp32 does not run: {first}"}
     return {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import torch
 from torch import nn
@@ -61,17 +62,24 @@ def evidence(own: OwnStep) -> Mapping[str, custom.Proof]:
     return given
 
 
-def tokens(own: OwnStep) -> Callable[[Any], int] | None:
-    """The user's count of a batch's tokens, held to be one; None where the harness counts."""
+def tokens(own: OwnStep) -> Callable[[Any], SupportsInt] | None:
+    """The user's count of a batch's tokens, held to be one; None where the harness counts.
+
+    A tensor is held to it when it is read: in a timed step that would wait for the device.
+    """
     count = own.step.tokens
     if count is None:
         return None
 
-    def counted(batch: Any) -> int:
+    def counted(batch: Any) -> SupportsInt:
         with blamed(f"the tokens of {own.source}", own.file):
             found: Any = count(batch)
-            if isinstance(found, torch.Tensor) and found.numel() == 1:
-                found = found.item()
+        if isinstance(found, torch.Tensor) and found.numel() == 1:
+            # a copy: it may be a part of the batch, which is not to be kept, or be written over
+            return Unread(found.detach().clone(), read)
+        return read(found)
+
+    def read(found: Any) -> int:
         if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found) or found <= 0:
             shown = repr(found) if isinstance(found, Real | str) else _kind(found)
             raise WorkloadError(
@@ -81,6 +89,22 @@ def tokens(own: OwnStep) -> Callable[[Any], int] | None:
         return int(float(found))
 
     return counted
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A number that may still be on its way on the device."""
+
+    value: torch.Tensor
+    read: Callable[[Any], int]
+
+    def __int__(self) -> int:
+        """Waits for it.
+
+        Raises:
+            WorkloadError: it is no count of tokens.
+        """
+        return self.read(self.value.item())
 
 
 def optimizer(own: OwnStep, run: TrainingRun) -> Callable[[Iterable[nn.Parameter]], Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,9 +48,17 @@ class Profile:
     """Everything that ran, in the order of its start (`trial.breakdown` adds it up)."""
 
     def matching(self, *parts: str) -> dict[str, int]:
-        """Kernels and operators whose name contains one of `parts` (case ignored), with their counts."""
-        found = {**self.operators, **self.kernels}
-        return {name: count for name, count in found.items() if any(part.lower() in name.lower() for part in parts)}
+        """Kernels and operators whose name contains one of `parts` (case ignored), with their counts.
+
+        A part that begins with a namespace is of that one alone: `flash::f` is no part of `pytorch_flash::f`.
+        """
+        sign = re.compile("|".join(map(_within, parts)), re.IGNORECASE)
+        return {name: count for name, count in {**self.operators, **self.kernels}.items() if sign.search(name)}
+
+
+def _within(part: str) -> str:
+    """A pattern for a part of a name."""
+    return (r"(?<!\w)" if "::" in part else "") + re.escape(part)
 
 
 def profile_step(step: Callable[[], Any], device: torch.device) -> Profile:

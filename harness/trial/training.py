@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import torch
 from torch import nn
@@ -83,6 +83,8 @@ class TrainingRun:
         """The model without wrappers of parallelism or compilation: where blocks and layers are found."""
         self.weights = Weights()
         """Weights of matrix products of the whole model, also where this rank will hold a part of it only."""
+        self.forward_only: list[nn.Module] = []
+        """Models of the same configuration that see each micro-batch too and are not trained (a teacher)."""
         self.parameter_counts: dict[str, int] = {}
         """`total` and `trainable` of the whole model, by logical size."""
         self.accumulation = int(self.spec.settings["accumulation"])
@@ -147,9 +149,8 @@ class TrainingRun:
         self.batches: Iterator[Batch] = iter(())
         self.timeline = Timeline(clock_for(self.device))
         self.losses: list[torch.Tensor] = []
-        self.tokens = 0
-        """Positions computed by this rank since `restart`, padding included."""
-        self._useful: list[int | torch.Tensor] = []
+        self._tokens: list[SupportsInt] = []
+        self._useful: list[SupportsInt] = []
         self.samples = 0
         self.steps_done = 0
 
@@ -218,9 +219,15 @@ class TrainingRun:
 
     def _count(self, batch: Batch) -> None:
         tokens, samples, useful = self.sizes(batch)
-        self.tokens += tokens
+        self._tokens.append(tokens)
         self.samples += samples
         self._useful.append(useful)
+
+    @property
+    def tokens(self) -> int:
+        """Positions computed by this rank since `restart`, padding included. Waits for the device where they are
+        counted there."""
+        return sum(int(part) for part in self._tokens)
 
     def useful_tokens(self) -> int:
         """Positions since `restart` that are not padding. Waits for the device when masks lie there."""
@@ -229,7 +236,8 @@ class TrainingRun:
     def restart(self) -> None:
         """Begin a new window: a fresh timeline and counters at zero."""
         self.timeline = Timeline(clock_for(self.device))
-        self.tokens = self.samples = 0
+        self.samples = 0
+        self._tokens.clear()
         self._useful.clear()
 
     def _adamw(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

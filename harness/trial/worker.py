@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from harness.errors import DataTooShortError, WorkloadError
 from harness.experiment.workloads import change_problem
 from harness.techniques.base import Inert
-from harness.trial.outcome import Outcome
+from harness.trial.outcome import Outcome, is_out_of_memory
 from harness.trial.processes import leave
 from harness.trial.spec import TrialResult, TrialSpec
 
@@ -90,13 +90,11 @@ def _failed_for_good(error: Exception) -> TrialResult:
 
 def _failed(error: Exception) -> TrialResult:
     """An exception as an outcome. Out of memory is a result; anything else is a crash with its last lines."""
-    import torch
-
     traceback.print_exc()
     text = str(error).strip()
     if "DefaultCPUAllocator: can't allocate memory" in text:
         return TrialResult(outcome=Outcome.OOM, reason="out of host memory")
-    if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text.lower():
+    if is_out_of_memory(error):
         return TrialResult(outcome=Outcome.OOM, reason=f"out of device memory: {text.splitlines()[0] if text else ''}")
     if isinstance(error, ConnectionError | EOFError) and _from_multiprocessing(error):
         # a worker that dies after it has announced a batch is first noticed when the batch is fetched from it

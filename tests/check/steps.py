@@ -6,7 +6,7 @@ import functools
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -529,6 +529,43 @@ def failing_tokens(device: Any, settings: Mapping[str, Any]) -> Any:
 
 def tokens_of_a_tensor(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(tokens=lambda batch: torch.tensor(7.0))
+
+
+class Watched(torch.Tensor):
+    """A count whose reading would wait for a device."""
+
+    reads: ClassVar[list[str]] = []
+
+    def item(self) -> Any:
+        Watched.reads.append("item")
+        return super().item()
+
+    def __int__(self) -> int:
+        Watched.reads.append("int")
+        return super().__int__()
+
+    def __float__(self) -> float:
+        Watched.reads.append("float")
+        return super().__float__()
+
+
+def tokens_that_must_wait(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: torch.tensor(7.0).as_subclass(Watched))
+
+
+def tokens_in_a_part_of_the_batch(device: Any, settings: Mapping[str, Any]) -> Any:
+    """A view, which the next batch is written over."""
+    held = torch.zeros(2)
+
+    def count(batch: Any) -> Any:
+        held[0] += 1
+        return held[0]
+
+    return parted(tokens=count)
+
+
+def tokens_that_are_none(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: torch.tensor(0))
 
 
 def no_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:

@@ -75,6 +75,32 @@ def test_whatever_runs_in_the_optimizers_step_is_the_optimizers() -> None:
     assert found == {"elementwise_and_norms": 20, "optimizer": 35, "idle": 45}
 
 
+#: How FSDP gathers parameters and scatters gradients: into a buffer, over the wire, out of a buffer.
+_MULTI_TENSOR = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
+_COPY_IN = (
+    f"{_MULTI_TENSOR}TensorListMetadata<2>, at::native::(anonymous namespace)::CopyFunctor<float, c10::BFloat16, 2, 1, "
+    "1>, at::native::Copy<float, c10::BFloat16> >"
+)
+_COPY_OUT = "void at::native::(anonymous namespace)::split_with_sizes_copy_out_contiguous_no_cast_kernel(char**)"
+_CHUNK_CAT = "void at::native::(anonymous namespace)::chunk_cat_cuda_kernel<float, c10::BFloat16>"
+_ADAM = f"{_MULTI_TENSOR}FusedOptimizerTensorListMetadata<4>, at::native::FusedAdamMathFunctor<float, 4> >"
+
+
+def test_copies_of_many_tensors_are_the_optimizers_in_its_step_alone() -> None:
+    """Each rank of FSDP lays its shards into the buffer that is gathered with `torch._foreach_copy_`."""
+    found = of(
+        note("Optimizer.step#AdamW.step", 60, 90),
+        kernel(_COPY_IN, 0, 10, operator="aten::_foreach_copy_"),
+        kernel("ncclDevKernel_AllGather_RING_LL", 10, 20, stream=20, operator="c10d::_allgather_base_"),
+        kernel(_COPY_OUT, 20, 25, operator="aten::split_with_sizes_copy"),
+        kernel(_CHUNK_CAT, 30, 34, operator="aten::_chunk_cat"),
+        kernel(_ADAM, 60, 80, operator="aten::_fused_adamw_"),
+        kernel(_COPY_IN, 80, 85, operator="aten::_foreach_copy_"),
+    )
+    assert found == {"copies": 19, "communication": 10, "optimizer": 25, "idle": 46}
+    assert category_of(_ADAM) == "optimizer", "where the optimizer's step bears no name"
+
+
 def test_on_a_host_an_operator_counts_what_it_spends_itself() -> None:
     found = of(
         host("aten::linear", 0, 40), host("aten::t", 0, 4), host("aten::addmm", 5, 38),

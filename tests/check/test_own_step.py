@@ -12,6 +12,7 @@ import pytest
 from harness.trial import custom, own_gradients
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun
 from tests.training import run_spec, spec_of
 
 STEPS = Path(__file__).with_name("steps.py")
@@ -326,6 +327,7 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("calls_backward_and_clears", ") calls backward itself"),
         ("keeps_its_graph", ") calls backward itself"),
         ("tokens_of_text", ") returned 'many'; it must return how many tokens a batch has, a number above 0"),
+        ("tokens_that_are_none", ") returned 0; it must return how many tokens a batch has, a number above 0"),
         ("failing_tokens", "the tokens of steps.py:failing_tokens raised at line "),
         ("no_optimizer", ") returned nothing; it must return a torch.optim.Optimizer"),
         ("made_optimizer", "optimizer is a SGD, and must be a function of parameters"),
@@ -358,6 +360,34 @@ def test_tokens_may_be_a_number_of_any_kind() -> None:
     result = trial("tokens_of_a_tensor")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert result.measured["tokens_per_second"] == pytest.approx(result.measured["samples_per_second"] * 3.5, rel=1e-9)
+
+
+def test_tokens_on_the_device_are_read_after_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each timed step the reading waited for the device, which a step without it does not do."""
+    inside: list[int] = []
+    watched: Any = None
+    plain = TrainingRun.step
+
+    def step(self: TrainingRun) -> None:
+        nonlocal watched
+        watched = sys.modules[type(self.plain_model).__module__].Watched
+        before = len(watched.reads)
+        plain(self)
+        inside.append(len(watched.reads) - before)
+
+    monkeypatch.setattr(TrainingRun, "step", step)
+    result = trial("tokens_that_must_wait")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert set(inside) == {0}
+    assert watched.reads, "and they are read"
+    assert result.measured["tokens_per_second"] == pytest.approx(result.measured["samples_per_second"] * 3.5, rel=1e-9)
+
+
+def test_a_count_that_is_a_part_of_something_is_kept_as_it_was() -> None:
+    """Two warm-up steps, then 3 + 4 + 5 tokens in three steps of two samples."""
+    result = trial("tokens_in_a_part_of_the_batch")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["tokens_per_second"] == pytest.approx(result.measured["samples_per_second"] * 2, rel=1e-9)
 
 
 def test_a_loss_that_calls_another_model_than_it_is_given_is_asked_about_that() -> None:

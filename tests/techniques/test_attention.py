@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from harness.trial.outcome import Outcome
 from harness.trial.profile import Profile
 from harness.trial.spec import TrialResult
 from tests.techniques.test_precision import _gpu
-from tests.training import refused
+from tests.training import cell, refused
 
 Run = Callable[..., TrialResult]
 
@@ -165,3 +167,36 @@ def test_a_build_of_flash_attn_without_fp16_kernels_is_refused_in_fp16(monkeypat
         monkeypatch.setattr(attention, "_has_fp16_kernels", lambda environment, has=has: has)
         assert why in str(refused(hopper, attention="flash2", precision="amp-fp16"))
         assert refused(hopper, attention="flash2", precision="amp-bf16") is None
+
+
+#: As torch's profiler names them: torch's own build of FlashAttention, and the flash-attn package.
+_REAL_NAMES = {
+    "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, "
+    "cutlass::bfloat16_t>, false, true>(pytorch_flash::Flash_fwd_params)": "sdpa-flash",
+    "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>, false, "
+    "true>(flash::Flash_fwd_params)": "flash2",
+    "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64, 64, 256, 4>>(flash::Flash_fwd_params)": "flash2",
+    "flash_attn::_flash_attn_forward": "flash2",
+    "flash_attn::_flash_attn_varlen_forward": "flash2",
+    "aten::_flash_attention_forward": "sdpa-flash",
+    "aten::_scaled_dot_product_flash_attention": "sdpa-flash",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "sdpa-flash",
+    "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t>::Params)":
+        "sdpa-efficient",
+    "aten::_scaled_dot_product_efficient_attention": "sdpa-efficient",
+    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_0":
+        "sdpa-cudnn",
+    "aten::_scaled_dot_product_cudnn_attention": "sdpa-cudnn",
+    "aten::_scaled_dot_product_attention_math": "sdpa-math",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kernel"), _REAL_NAMES.items())
+def test_a_kernel_is_a_sign_of_one_setting_alone(name: str, kernel: str) -> None:
+    """torch's own flash kernel bears the name of the package's with another namespace."""
+    run: Any = SimpleNamespace(profile=Profile(kernels=Counter({name: 4})), own=None)
+    for setting in ("flash2", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn"):
+        evidence = Attention().evidence(cell(attention=setting, precision="bf16"), run)
+        assert evidence is not None
+        assert list(evidence.facts["kernels"]) == [kernel]
+        assert evidence.holds is (setting == kernel)

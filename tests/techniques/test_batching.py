@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from harness.techniques.batching import _padded
+from harness.techniques.batching import Batching, _padded
 from harness.trial import batching
 from harness.trial.batching import IGNORED, LoaderSettings
+from harness.trial.model import make_config
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun, make_batches
 from tests.techniques.test_precision import _gpu
-from tests.training import refused, settings
+from tests.training import cpu, refused, settings, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -138,3 +141,19 @@ def test_a_kernel_without_masks_is_refused_on_a_gpu() -> None:
     for setting in ("padded", "packed", "token-budget"):
         reason = refused(_gpu((9, 0)), batching=setting, attention="sdpa-flash", precision="bf16")
         assert "takes no mask on a GPU" in str(reason)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_budget_is_that_of_all_devices_that_a_batch_feeds(devices: int) -> None:
+    """`parallel=dp` draws one batch for all: each such trial was called inert, above the budget of one device."""
+    run = TrainingRun(spec_of(batching="token-budget", batch_size=4), Ranks(), cpu())
+    run.devices_fed = devices
+    run.config = make_config("tiny", 64)
+    make_batches(run)
+    evidence = Batching().evidence(run.cell, run)
+    assert evidence is not None
+    assert evidence.holds, evidence.reason
+    assert evidence.facts["budget"] == 4 * 64 * devices
+    assert max(evidence.facts["unpadded_tokens"]) > 4 * 64 * (devices - 1)
+    run.devices_fed = 1
+    assert Batching().evidence(run.cell, run).holds is (devices == 1)  # type: ignore[union-attr]

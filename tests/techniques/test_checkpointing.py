@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness.techniques.checkpointing import Checkpointing
+from harness.techniques.checkpointing import Checkpointing, attention_order, shows_recomputation
 from harness.trial import training
 from harness.trial.outcome import Outcome
-from harness.trial.profile import Profile
+from harness.trial.profile import Profile, Span
 from harness.trial.spec import TrialResult
 from tests.training import cell, run_spec, spec_of
 
@@ -185,19 +185,35 @@ def test_compiled_the_logits_hide_no_activations(
 
 
 _FORWARD = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits>"
+_DOT = "void pytorch_flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits>"
 _BACKWARD = "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<...>"
 
 
+def _profile(order: str) -> Profile:
+    """A step whose attention ran forward (F) and backward (B) in this order, with other kernels of backward around."""
+    names = [name for each in order for name in ([_FORWARD] if each == "F" else [_DOT, _BACKWARD])]
+    spans = [Span(name, start, start + 1, True, 7) for start, name in enumerate(names)]
+    operators = Counter({"aten::_flash_attention_forward": order.count("F")})
+    return Profile(kernels=Counter(names), operators=operators, spans=tuple(spans))
+
+
 @pytest.mark.parametrize(
-    ("forwards", "accumulation", "holds"), [(8, 1, True), (4, 1, False), (8, 2, False), (16, 2, True)]
+    ("order", "accumulation", "holds"),
+    [
+        ("FFFF" + 4 * "FB", 1, True),
+        ("FFFFBBBB", 1, False),
+        (2 * "FFFFBBBB", 2, False),
+        (2 * ("FFFF" + 4 * "FB"), 2, True),
+        (8 * "F" + 4 * "FB", 1, True),  # a teacher's before the student's
+        ("FFFFBBFBFB", 1, False),  # two of four
+    ],
 )
 def test_compiled_on_a_gpu_recomputation_doubles_the_attention_kernels(
-    forwards: int, accumulation: int, holds: bool
+    order: str, accumulation: int, holds: bool
 ) -> None:
     """4 layers: a kernel runs forward once a layer and micro-batch, or recomputed twice, and backward once."""
-    kernels = Counter({_FORWARD: forwards, _BACKWARD: 4 * accumulation})
     run: Any = SimpleNamespace(
-        profile=Profile(kernels=kernels), blocks=lambda: [None] * 4, accumulation=accumulation,
+        profile=_profile(order), blocks=lambda: [None] * 4, accumulation=accumulation,
         plain_model=SimpleNamespace(training=True), own=None,
     )  # fmt: skip
     evidence = Checkpointing().evidence(cell(checkpointing="full", compile="default", attention="sdpa-flash"), run)
@@ -207,12 +223,57 @@ def test_compiled_on_a_gpu_recomputation_doubles_the_attention_kernels(
     assert Checkpointing._by_kernels(run) is None, "kernels of backward are no forwards"
 
 
-@pytest.mark.parametrize(("forwards", "holds"), [(8, True), (4, False)])
-def test_a_block_of_a_users_model_may_attend_any_number_of_times(forwards: int, holds: bool) -> None:
+@pytest.mark.parametrize(("order", "holds"), [("FFFF" + 4 * "FB", True), ("FFFFBBBB", False)])
+def test_a_block_of_a_users_model_may_attend_any_number_of_times(order: str, holds: bool) -> None:
     """One block that runs four times a step: its backward says so, its list does not."""
-    kernels = Counter({_FORWARD: forwards, _BACKWARD: 4})
-    run: Any = SimpleNamespace(profile=Profile(kernels=kernels), blocks=lambda: [None], accumulation=1, own=object())
+    run: Any = SimpleNamespace(profile=_profile(order), blocks=lambda: [None], accumulation=1, own=object())
     evidence = Checkpointing._by_kernels(run)
     assert evidence is not None
     assert evidence.holds is holds
-    assert evidence.word == f"{forwards // 4} attention forwards a layer"
+    assert evidence.word == f"{order.count('F') // 4} attention forwards a layer"
+
+
+@pytest.mark.parametrize(
+    ("order", "accumulation", "shown"),
+    [
+        ("FFBB", 1, False),
+        ("FFFBFB", 1, True),
+        ("FFFFBB", 1, False),  # a second model
+        ("FFFFFBFB", 1, True),
+        (2 * "FFFFBB", 2, False),
+        (2 * "FFFFFBFB", 2, True),
+        ("FFFFBB" + "FFFFFBFB", 2, False),
+        ("FFFF" + "FFBB" + "FFBB", 1, True),  # two attentions a block
+        ("FFFFFFFF" + "BB" + "FBFB", 1, False),  # the blocks that go backward first keep all
+        ("FFFFFFFF" + "FBFB" + "BB", 1, False),  # and those that go last
+        ("FFB", 1, False),  # one layer: its second forward may be another model's
+        ("FF", 1, False),
+    ],
+)
+def test_forwards_between_two_backwards_are_recomputed_ones(order: str, accumulation: int, shown: bool) -> None:
+    runs = attention_order(_profile(order), "sdpa-flash")
+    assert shows_recomputation(runs, accumulation) is shown
+    assert (sum(forwards for forwards, _ in runs), sum(back for _, back in runs)) == (
+        order.count("F"), order.count("B"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_compiled_a_second_models_forward_is_no_recomputation(
+    run_trial: Run, accumulation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A distillation's teacher doubles attention's forwards by itself."""
+    # traced and partitioned as always, without the minute in the C++ compiler
+    partitioned = functools.partial(torch.compile, backend="aot_eager_decomp_partition")
+    monkeypatch.setattr(torch, "compile", lambda function, **_: partitioned(function))
+    asked: dict[str, Any] = {
+        "compile": "default", "attention": "sdpa-flash", "checkpointing": "full", "distillation": "teacher",
+        "accumulation": accumulation, "warmup_steps": 3,
+    }  # fmt: skip
+    on = run_trial(**asked)
+    assert on.outcome is Outcome.OK, on.reason
+    assert on.evidence["checkpointing"]["word"] == "3 attention forwards a layer"
+    monkeypatch.setattr(Checkpointing, "apply", lambda *_: None)
+    off = run_trial(**asked)
+    assert off.outcome is Outcome.INERT
+    assert "as if nothing were recomputed" in off.reason

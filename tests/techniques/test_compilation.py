@@ -15,9 +15,13 @@ import torch
 
 from harness.techniques import compilation
 from harness.techniques.compilation import Compilation
+from harness.trial.kinds import training
+from harness.trial.measure import Measured, compile_counters
 from harness.trial.outcome import Outcome
 from harness.trial.profile import Profile, Span
+from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun
 from tests.training import cell, cpu, gpus, refused, run_spec, spec_of
 
 Run = Callable[..., TrialResult]
@@ -157,6 +161,45 @@ def test_accumulation_under_cuda_graphs_is_refused() -> None:
         assert "pytorch#169545" in str(refused(gpus(1), compile=mode, accumulation=2))
         assert refused(gpus(1), compile=mode) is None
     assert refused(gpus(1), compile="default", accumulation=2) is None
+
+
+def test_batches_of_many_lengths_under_cuda_graphs_are_refused() -> None:
+    """A graph is of one shape: new lengths turned up all through the window, and each was recorded in it."""
+    for mode in ("reduce-overhead", "max-autotune"):
+        for batching in ("padded", "token-budget"):
+            why = str(refused(gpus(1), compile=mode, batching=batching))
+            assert f"compile={mode} with batching={batching}: a CUDA graph is of one shape" in why
+            assert refused(gpus(1), compile="default", batching=batching) is None
+        assert refused(gpus(1), compile=mode, batching="packed") is None
+
+
+def test_recordings_of_cuda_graphs_are_counted() -> None:
+    """As torch tells of them itself; a step of one's own may pad as it likes."""
+    from torch._dynamo.callback import CallbackTrigger, callback_handler
+
+    run: Any = SimpleNamespace(call=lambda: None, own=None)
+    for _ in range(2):  # a second trial in one process counts no double
+        Compilation().apply(cell(compile="reduce-overhead"), run)
+    before = compile_counters()
+    try:
+        for trigger in ("CUDAGRAPH_RECORDING", "DYNAMO", "CUDAGRAPH_RECORDING"):
+            with callback_handler.install_callbacks(CallbackTrigger[trigger], "0/0"):
+                pass
+        assert {name: count - before[name] for name, count in compile_counters().items()} == {
+            "frames": 0, "graphs": 0, "graph_breaks": 0, "recordings": 2,
+        }  # fmt: skip
+    finally:
+        torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(("recorded", "warned"), [(3, True), (0, False)])
+def test_recordings_inside_the_window_are_said(recorded: int, warned: bool) -> None:
+    result = TrialResult(outcome=Outcome.OK, measured={"losses": [1.0]})
+    window = {"frames": 0, "graphs": 0, "graph_breaks": 0, "recordings": recorded}
+    training._judge_window(TrainingRun(spec_of(), Ranks(), cpu()), Measured(compile_in_window=window), result)
+    words = "CUDA graphs were recorded 3 times inside the window, which holds the time of that"
+    assert [each.partition(";")[0] for each in result.warnings] == ([words] if warned else [])
+    assert result.outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(("launches", "holds"), [(2, True), (0, False)])

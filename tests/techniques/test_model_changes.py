@@ -41,6 +41,14 @@ def test_pruning_that_prunes_nothing_is_found_out(run_trial: RunTrial, monkeypat
     assert "0.0% of the weights are zero" in result.reason
 
 
+def test_a_teacher_stands_beside_a_whole_student() -> None:
+    """DataParallel divides the student's batch; the teacher's would all be the first device's."""
+    for parallel in ("dp", "fsdp"):
+        reason = str(refused(gpus(2), distillation="teacher", parallel=parallel, devices=2))
+        assert "use one device or ddp" in reason, parallel
+    assert refused(gpus(2), distillation="teacher", parallel="ddp", devices=2) is None
+
+
 def test_the_teacher_runs_in_every_step(run_trial: RunTrial) -> None:
     result = run_trial(distillation="teacher")
     assert result.outcome is Outcome.OK, result.reason

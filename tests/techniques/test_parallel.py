@@ -107,6 +107,22 @@ class TestRefusedBeforeLaunch:
         assert "set precision to bf16" in str(refused(gpus(2), precision="amp-bf16", **nf4))
         assert "fsdp" not in str(refused(gpus(2), precision="bf16", **nf4))
 
+    def test_replicas_in_one_process_do_not_copy_what_unpacks_4_bit_weights(self) -> None:
+        """It is no parameter and no buffer: each device would read it from the first."""
+        nf4: dict[str, Any] = {"quantization": "nf4", "lora": 8, "precision": "bf16", "devices": 2}
+        assert "scales by which bitsandbytes unpacks" in str(refused(gpus(2), parallel="dp", **nf4))
+        assert refused(gpus(2), parallel="ddp", **nf4) is None
+
+    def test_a_batch_in_one_row_cannot_be_divided_between_replicas(self) -> None:
+        """DataParallel cuts a batch by its rows: one device would do all the work."""
+        two = replace(gpus(2), packages={**gpus(2).packages, "flash-attn": "2.8.3"})
+        packed: dict[str, Any] = {"attention": "flash2", "batching": "packed", "precision": "bf16", "devices": 2}
+        why = str(refused(two, parallel="dp", **packed))
+        assert "in one row, which parallel=dp cannot divide between devices; use ddp, or attention=sdpa" in why
+        assert refused(two, parallel="ddp", **packed) is None
+        assert refused(two, parallel="dp", **{**packed, "attention": "sdpa"}) is None
+        assert refused(two, parallel="dp", **{**packed, "batching": "padded"}) is None
+
     def test_a_scaler_is_not_shared_between_shards(self) -> None:
         """Each rank scales and skips by its own shards' gradients: their weights would part."""
         fp16: dict[str, Any] = {"devices": 2, "precision": "amp-fp16"}

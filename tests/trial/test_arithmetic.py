@@ -104,6 +104,38 @@ def test_frozen_weights_of_a_trial_take_no_gradient_of_their_own() -> None:
     assert full["hardware_flops_per_token"] == off["model_flops_per_token"] + again
 
 
+@pytest.mark.train
+@pytest.mark.parametrize("lora", ["off", 8])
+def test_a_teachers_forward_is_the_hardwares(lora: str | int) -> None:
+    """2N of all its weights and its attention, forward alone: it has the student's shape, and no adapters."""
+    alone, taught = (run_trial(lora=lora, distillation=each).measured for each in ("off", "teacher"))
+    assert taught["model_flops_per_token"] == alone["model_flops_per_token"]
+    forward = 2 * (BLOCKS + HEAD) + 2 * 2 * 64 * 64
+    assert taught["hardware_flops_per_token"] == alone["hardware_flops_per_token"] + forward
+
+
+@pytest.mark.train
+@pytest.mark.usefixtures("on_h100")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_four_bit_layers_are_held_against_the_peak_of_the_type_that_they_compute_in(precision: str) -> None:
+    """The precision's evidence looks at a layer that is not 4-bit: in fp32 the trial could pass the peak of fp32."""
+    result = run_trial(quantization="nf4", lora=8, precision=precision)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.measured["peak_flops"]["dtype"] == "bf16"
+    assert result.measured["peak_flops"]["value"] == pytest.approx(989.4e12)
+
+
+@pytest.mark.train
+@pytest.mark.usefixtures("on_h100")
+def test_no_peak_where_four_bit_layers_make_the_smaller_half() -> None:
+    """Adapters of 64 columns on products of 64 and 128 make more than the frozen weights themselves."""
+    result = run_trial(quantization="nf4", lora=64, precision="fp32")
+    assert result.outcome is Outcome.OK, result.reason
+    assert "mfu" not in result.measured
+    assert "4-bit layers multiply in another data type" in result.missing["mfu"]
+    assert result.missing["hfu"] == result.missing["peak_flops"] == result.missing["mfu"]
+
+
 def filled(*, ranks: int = 1, devices_fed: int = 1, speed: float = 1e6) -> TrialResult:
     """What `fill` makes of a speed of all devices together, seen in bf16, with 1000 weights and no attention."""
     run = TrainingRun(spec_of(precision="bf16"), Ranks(world_size=ranks), cpu())

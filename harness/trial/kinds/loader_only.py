@@ -33,18 +33,18 @@ def run(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
     timeline = Timeline(HostClock())
     start = time.monotonic()
     until = start + float(spec.options.get("seconds", 0.0))
-    drawn = 0
+    drawn = tokens = 0
     while drawn < spec.steps or time.monotonic() < until:
         timeline(STEP)
         batch = next(trial.batches)
-        trial.tokens += batch["input_ids"].numel()
+        tokens += batch["input_ids"].numel()
         trial.samples += len(batch["input_ids"])
         drawn += 1
     timeline.end()
     times = timeline.times()
     result = TrialResult(outcome=Outcome.OK, window=(start, time.monotonic()))
     result.measured.update(
-        tokens_per_second=trial.tokens / times.window_seconds,
+        tokens_per_second=tokens / times.window_seconds,
         samples_per_second=trial.samples / times.window_seconds,
         step_seconds=times.step_seconds[:_TIMES_KEPT],
         figures={"first_batch_seconds": first_batch_seconds, "batches": drawn},

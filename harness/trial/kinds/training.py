@@ -20,7 +20,7 @@ from harness.trial.breakdown import breakdown
 from harness.trial.corpus import prepare, read_about
 from harness.trial.host import held_up
 from harness.trial.measure import Measured, graph_breaks, measure
-from harness.trial.outcome import Outcome
+from harness.trial.outcome import Outcome, is_out_of_memory
 from harness.trial.profile import profile_step
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult, TrialSpec
@@ -177,7 +177,9 @@ def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult)
         free(trial)
         try:
             result.measured["gradient_check"] = gradients.compare(trial, measured.first_gradient, folder)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             result.measured["gradient_check"] = {"skipped": "fp32 eager does not fit in this device's memory"}
 
 
@@ -217,6 +219,11 @@ def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -
         result.reason = (
             f"{compiled['graphs']} graphs were compiled inside the window; "
             f"raise warmup_steps (it is {trial.spec.warmup_steps})"
+        )
+    if recorded := compiled.get("recordings"):
+        result.warnings.append(
+            f"CUDA graphs were recorded {recorded} times inside the window, which holds the time of that; one is of "
+            "one shape: give batches of one length, use compile=default, or raise warmup_steps"
         )
     if trial.spec.warmup_steps == 0 and trial.cell["compile"] == "off":
         result.warnings.append("no warm-up steps: the first step's start-up costs lie inside the window")
