@@ -14,6 +14,7 @@ from torch import nn
 
 from harness.errors import WorkloadError
 from harness.trial.custom import blamed
+from harness.trial.parameters import parameters_of
 
 #: Tokens (padding included), samples, and tokens that are not padding: a tensor where a mask on the device says so.
 Sizes = tuple[int, int, int | torch.Tensor]
@@ -197,11 +198,12 @@ def _strided(part: torch.Tensor) -> Sequence[torch.Tensor]:
 
 
 def weights_hash(model: nn.Module) -> str:
-    """16 hexadecimal digits over sums of every parameter: other weights have other sums."""
+    """16 hexadecimal digits over sums of every parameter: other weights have other sums, wrappers or not."""
     digest = hashlib.sha256()
+    named = parameters_of(model)
     sums = [torch.stack([part.detach().double().sum(), part.detach().double().square().sum()])
-            for part in model.parameters() if part.numel()]  # fmt: skip
-    names = " ".join(f"{name}{tuple(part.shape)}" for name, part in model.named_parameters())
+            for part in named.values() if part.numel()]  # fmt: skip
+    names = " ".join(f"{name}{tuple(part.shape)}" for name, part in named.items())
     digest.update(names.encode())
     # nine digits: sums over the same numbers may differ in the last ones between libraries, not between trials
     for first, second in torch.stack(sums).tolist():

@@ -21,6 +21,7 @@ from harness.trial.corpus import prepare, read_about
 from harness.trial.host import held_up
 from harness.trial.measure import Measured, graph_breaks, measure
 from harness.trial.outcome import Outcome
+from harness.trial.parameters import shapes_of
 from harness.trial.profile import profile_step
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult, TrialSpec
@@ -169,14 +170,15 @@ def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult)
         result.measured["gradient_check"] = {"skipped": skipped}
         return
     assert measured.first_gradient is not None
+    shapes = shapes_of(trial.plain_model)
     if trial.ranks.first and trial.own is not None:
         free(trial)
-        result.measured["gradient_check"] = own_gradients.compare(trial, trial.own, measured.first_gradient)
+        result.measured["gradient_check"] = own_gradients.compare(trial, trial.own, measured.first_gradient, shapes)
     elif trial.ranks.first:
         folder = prepare(trial.spec.data, int(trial.config.vocab_size), Path(trial.spec.data_directory))
         free(trial)
         try:
-            result.measured["gradient_check"] = gradients.compare(trial, measured.first_gradient, folder)
+            result.measured["gradient_check"] = gradients.compare(trial, measured.first_gradient, shapes, folder)
         except torch.OutOfMemoryError:
             result.measured["gradient_check"] = {"skipped": "fp32 eager does not fit in this device's memory"}
 
