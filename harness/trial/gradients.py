@@ -41,6 +41,8 @@ def why_skipped(run: TrainingRun) -> str | None:
     cell = run.cell
     if run.own is not None and (dropout := run.own.dropout()):
         return f"the model has dropout ({dropout}): its random masks differ between kernels; set it to 0 for this check"
+    if run.own is not None and run.ranks.world_size > 1:
+        return "the step divides its work between ranks, and the plain one is built and run in one process"
     for axis, words in (("lora", "another set of weights is trained"), ("quantization", "the weights are others"),
                         ("pruning", "the weights are others"), ("distillation", "the loss is another")):  # fmt: skip
         if cell.settings.get(axis, "off") not in ("off", "none"):

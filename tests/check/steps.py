@@ -117,6 +117,21 @@ def splits_when_asked(device: Any, settings: Mapping[str, Any]) -> Any:
     return TrainingStep(model=model, batches=batches(), loss=loss, honours={"attention"})
 
 
+def in_its_own_ddp(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Each rank on batches of its own; the constructor waits for all ranks."""
+    from torch import distributed as dist
+
+    def shown() -> dict[str, Any]:
+        return {"parallel": dist.is_initialized(), "devices": dist.get_world_size() == settings["devices"]}
+
+    model: nn.Module = Model()
+    drawn = torch.Generator().manual_seed(dist.get_rank())
+    return TrainingStep(
+        model=nn.parallel.DistributedDataParallel(model), loss=loss, honours={"parallel", "devices"}, evidence=shown,
+        batches=[torch.randint(0, 64, (2, LENGTH), generator=drawn) for _ in range(4)],
+    )  # fmt: skip
+
+
 # -- that honour a setting themselves ----------------------------------------------------------------------------------
 
 

@@ -26,6 +26,8 @@ from tests.training import gpus, refused, run_trial
 #: up and down 64·128 each, two norms of 64; a last norm of 64.
 TINY = 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
 A_STEP = 2 * 64
+#: Steps as users write them.
+USERS = Path(__file__).resolve().parents[1] / "check" / "steps.py"
 STEPS = 3
 
 
@@ -184,6 +186,17 @@ class TestTwoRanks:
         result = run_ranks(parallel=parallel, devices=2, batching="padded", batch_size=4, gradient_check=True)
         assert result.outcome is Outcome.OK, result.reason
         assert result.measured["gradient_check"]["error"] < 1e-5
+
+    def test_a_users_own_division_is_trained_and_its_gradient_not_compared(self, run_ranks: Ranks) -> None:
+        """The wrapper of a step that rank 0 builds anew waits for ranks that have left: gloo, "closed by peer"."""
+        model = f"{USERS}:in_its_own_ddp"
+        sizes: dict[str, Any] = {"sequence_length": 16, "batch_size": 2}
+        result = run_ranks(model=model, parallel="ddp", devices=2, gradient_check=True, **sizes)
+        assert (result.outcome, result.reason) == (Outcome.OK, "")
+        assert result.measured["gradient_check"] == {
+            "skipped": "the step divides its work between ranks, and the plain one is built and run in one process"
+        }
+        assert len(result.ranks) == 2
 
     def test_fsdp_shards_parameters_gradients_and_moments(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="fsdp", devices=2, accumulation=2, gradient_check=True)
