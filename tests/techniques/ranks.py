@@ -147,6 +147,23 @@ def _second_rank_runs_out_of_memory() -> None:
     TrainingRun.step = step  # type: ignore[method-assign]
 
 
+def _a_clock_that_forwards_move() -> None:
+    """What the printed recipe takes for the time: two seconds a forward on rank 0, one on the others."""
+    from types import SimpleNamespace
+
+    from harness.trial.kinds import throughput_recipe
+    from harness.trial.training import TrainingRun
+
+    plain, now = TrainingRun.forward, [0.0]
+
+    def forward(self: TrainingRun, batch: Any) -> Any:
+        now[0] += 2.0 if self.ranks.first else 1.0
+        return plain(self, batch)
+
+    TrainingRun.forward = forward  # type: ignore[method-assign]
+    vars(throughput_recipe)["time"] = SimpleNamespace(time=lambda: now[0])
+
+
 def _second_rank_is_killed() -> None:
     """Rank 1 is killed at its second step, as the kernel does where memory is short; rank 0's connection breaks."""
     import os
@@ -172,6 +189,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "autocast": _set_but_not_done("deepspeed_options", "DeepSpeedOptions"),
     "stage 0": _stage_nought,
     "stage 0 that says 2": _stage_nought_that_says_two,
+    "a clock that forwards move": _a_clock_that_forwards_move,
     "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,
 }

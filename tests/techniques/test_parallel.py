@@ -198,6 +198,13 @@ class TestTwoRanks:
         }
         assert len(result.ranks) == 2
 
+    def test_the_printed_throughput_is_of_all_ranks_as_that_of_training_is(self, run_ranks: Ranks) -> None:
+        """Three steps of two samples on each: 12 samples in the 6 seconds of the slower rank. It was 1.0, rank 0's."""
+        result = run_ranks(sabotage="a clock that forwards move", kind="throughput-recipe", parallel="ddp", devices=2)
+        assert (result.outcome, result.reason) == (Outcome.OK, "")
+        assert result.measured["figures"]["recipe_samples_per_second"] == 2.0
+        assert len(result.ranks) == 2
+
     def test_fsdp_shards_parameters_gradients_and_moments(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="fsdp", devices=2, accumulation=2, gradient_check=True)
         assert result.outcome is Outcome.OK, result.reason

@@ -109,7 +109,8 @@ KINDS: dict[str, Kind] = {
     "throughput-recipe": Kind(
         module="throughput_recipe", does="the printed throughput of forward passes beside that of training",
         figures=(*_TRAINING, "recipe_over_training", "recipe_samples_per_second", "training_samples_per_second"),
-        alone=True,
+        # a stage of a pipeline has no forward pass of its own
+        alone=True, idle={"parallel": ("pipeline",), "micro_batches": None},
     ),
     "samples-metric": Kind(
         module="samples_metric", does="steps over elapsed time beside samples a second",
@@ -222,10 +223,10 @@ def _not_applied(cell: Cell, kind: str) -> str | None:
     What all studies of a matrix share is left alone, whatever the kind; but so many processes are started as there are
     devices, whoever asks for them.
     """
+    several = {"parallel", "devices"} if cell.settings.get("devices", 1) != 1 else set()
     for axis, setting in cell.settings.items():
         asked = setting != cell.shared.get(axis, registry.axis_table()[axis].default)
-        several = axis == "devices" and setting != 1
-        if (asked or several) and not KINDS[kind].applies(axis, setting):
+        if (asked or axis in several) and not KINDS[kind].applies(axis, setting):
             return f"kind {kind} does not apply {axis}={show_setting(setting)}; {_applied(KINDS[kind])}"
     return None
 

@@ -27,6 +27,7 @@ PASSED_OVER: Mapping[str, tuple[Mapping[str, Setting], ...]] = {
     "workers-late": ({"workers": 2}, {"prefetch": 4}, {"persistent": True}, {"start": "spawn"}),
     "batch-finder": ({"batch_size": 4},),
     "emergency": (),
+    "throughput-recipe": ({"micro_batches": 2},),
     "resume": ({"precision": "bf16"}, {"batch_size": 4}, {"sequence_length": 32}),
     "opt-levels": ({"zero": 1, "precision": "ds-bf16"}, {"autocast_outside": "on"}),
     "apex-fused": ({"optimizer": "for-loop"}, {"precision": "tf32"}),
@@ -35,6 +36,7 @@ PASSED_OVER: Mapping[str, tuple[Mapping[str, Setting], ...]] = {
 #: Kinds that train, on all devices, and put every technique into effect.
 TRAINING = frozenset({"training", "samples-metric", "throughput-recipe"})
 SEVERAL: Mapping[str, Setting] = {"parallel": "ddp", "devices": 2}
+PIPELINE: Mapping[str, Setting] = {"parallel": "pipeline", "devices": 2}
 MATRIX = """\
 schema: 1
 rounds: 3
@@ -70,11 +72,12 @@ def test_what_a_kind_would_pass_over_is_refused_in_words(kind: str, changes: Map
 def test_kinds_of_one_rank_are_refused_several_devices(kind: str) -> None:
     """Their figures were those of the first rank."""
     assert {*PASSED_OVER} | TRAINING == {*KINDS}
+    assert (refusal(_everything(), cell(**PIPELINE), kind) is None) == (kind in TRAINING - {"throughput-recipe"})
     said = refusal(_everything(), cell(**SEVERAL), kind)
     assert (said is None) == (kind in TRAINING), said
     shared = replace(cell(**SEVERAL), shared=settings(**SEVERAL))
     several = refusal(_everything(), shared, kind)
-    assert several is None if kind in TRAINING else str(several).startswith(f"kind {kind} does not apply devices=2")
+    assert several is None if kind in TRAINING else str(several).startswith(f"kind {kind} does not apply parallel=ddp")
 
 
 @pytest.mark.parametrize(
