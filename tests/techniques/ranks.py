@@ -164,6 +164,20 @@ def _a_clock_that_forwards_move() -> None:
     vars(throughput_recipe)["time"] = SimpleNamespace(time=lambda: now[0])
 
 
+def _gradients_of_zero() -> None:
+    """Where they are counted, rank 0 has zeros in its first gradient and rank 1 in its second."""
+    from harness.trial import measure
+    from harness.trial.training import TrainingRun
+
+    plain = measure.gradient_health
+
+    def health(run: TrainingRun) -> dict[str, int]:
+        list(run.gradient_tensors())[run.ranks.rank].zero_()
+        return plain(run)
+
+    measure.gradient_health = health
+
+
 def _second_rank_is_killed() -> None:
     """Rank 1 is killed at its second step, as the kernel does where memory is short; rank 0's connection breaks."""
     import os
@@ -190,6 +204,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "stage 0": _stage_nought,
     "stage 0 that says 2": _stage_nought_that_says_two,
     "a clock that forwards move": _a_clock_that_forwards_move,
+    "gradients of zero": _gradients_of_zero,
     "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,
 }

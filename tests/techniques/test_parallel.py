@@ -205,6 +205,25 @@ class TestTwoRanks:
         assert result.measured["figures"]["recipe_samples_per_second"] == 2.0
         assert len(result.ranks) == 2
 
+    @pytest.mark.parametrize(
+        ("settings", "zeros"),
+        [
+            # the other rank's shards of the two have other entries
+            ({"parallel": "fsdp"}, 0),
+            # each rank has gradients that no other has
+            ({"parallel": "pipeline"}, 2),
+            # both have all, averaged already
+            ({"parallel": "ddp"}, 1),
+        ],
+    )
+    def test_gradients_of_zero_are_counted_over_all_ranks(
+        self, run_ranks: Ranks, settings: dict[str, Any], zeros: int
+    ) -> None:
+        """What rank 0 saw of its own stood for the model: 1 in each."""
+        result = run_ranks(sabotage="gradients of zero", devices=2, **settings)
+        figures = result.measured["figures"]
+        assert (figures["zero_gradients"], figures["bad_gradients"]) == (zeros, 0), result.reason
+
     def test_fsdp_shards_parameters_gradients_and_moments(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="fsdp", devices=2, accumulation=2, gradient_check=True)
         assert result.outcome is Outcome.OK, result.reason
