@@ -178,6 +178,22 @@ def _gradients_of_zero() -> None:
     measure.gradient_health = health
 
 
+def _second_rank_compiles() -> None:
+    """Rank 1 compiles something at the second step of its window, as where shapes change."""
+    import torch
+
+    from harness.trial.training import TrainingRun
+
+    plain = TrainingRun.step
+
+    def step(self: TrainingRun) -> None:
+        if self.ranks.rank == 1 and self.steps_done == self.spec.warmup_steps + 1:
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        plain(self)
+
+    TrainingRun.step = step  # type: ignore[method-assign]
+
+
 def _second_rank_is_killed() -> None:
     """Rank 1 is killed at its second step, as the kernel does where memory is short; rank 0's connection breaks."""
     import os
@@ -205,6 +221,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "stage 0 that says 2": _stage_nought_that_says_two,
     "a clock that forwards move": _a_clock_that_forwards_move,
     "gradients of zero": _gradients_of_zero,
+    "second rank compiles": _second_rank_compiles,
     "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,
 }

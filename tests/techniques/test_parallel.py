@@ -224,6 +224,12 @@ class TestTwoRanks:
         figures = result.measured["figures"]
         assert (figures["zero_gradients"], figures["bad_gradients"]) == (zeros, 0), result.reason
 
+    def test_a_window_in_which_any_rank_compiles_is_invalid(self, run_ranks: Ranks) -> None:
+        """Rank 0 waits for it. Only rank 0 was looked at, and the trial was ok."""
+        result = run_ranks(sabotage="second rank compiles", parallel="ddp", devices=2)
+        assert result.outcome is Outcome.INVALID
+        assert result.reason == "1 graphs were compiled inside the window; raise warmup_steps (it is 2)"
+
     def test_fsdp_shards_parameters_gradients_and_moments(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="fsdp", devices=2, accumulation=2, gradient_check=True)
         assert result.outcome is Outcome.OK, result.reason

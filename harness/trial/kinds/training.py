@@ -62,6 +62,7 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
         "model_state_bytes": measured.model_state, **_work(trial),
     }  # fmt: skip
     everyone = group.gather(mine, trial.ranks)
+    _worst_of_all(measured, group.gather((measured.figures, measured.compile_in_window), trial.ranks))
     # the job is as fast as its slowest rank
     window = max(each["window_seconds"] for each in everyone)
     tokens = sum(each["tokens"] for each in everyone)
@@ -88,6 +89,16 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
     trial.facts["samples_a_step"] = trial.samples / trial.spec.steps
     _judge_window(trial, measured, result)
+
+
+def _worst_of_all(measured: Measured, everyone: list[tuple[dict[str, Any], dict[str, int]]]) -> None:
+    """What spoils a window spoils it on any rank: the others wait for that one."""
+    for name in ("allocator_retries", "allocated_growth_bytes"):
+        if name in measured.figures:
+            measured.figures[name] = max(figures.get(name, 0) for figures, _ in everyone)
+    measured.compile_in_window = {
+        name: max(compiled[name] for _, compiled in everyone) for name in measured.compile_in_window
+    }
 
 
 def _work(trial: TrainingRun) -> dict[str, Any]:
