@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import harness
 from harness.experiment.matrix import Matrix, read_matrix
 from harness.experiment.scale import SMOKE
 from harness.experiment.scale import blocks as blocks_at
@@ -19,6 +20,7 @@ from harness.judgement.claims_file import read_claims
 from harness.results.load import read_records
 from harness.techniques.registry import axis_table
 from harness.trial.kinds import ALONE, COMMON, KINDS, OPTIONS, figures_of
+from tests.shapes import H100
 
 ROOT = Path(__file__).parent.parent
 
@@ -275,6 +277,22 @@ def test_the_options_of_every_kind_are_described_and_no_others() -> None:
     }
     assert told == {kind: set(OPTIONS[kind]) - set(COMMON) for kind in KINDS}
     assert all(f"`{name}`" in table for name in COMMON)
+
+
+def test_what_holds_in_each_kind_is_described() -> None:
+    text = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").partition("## Kinds and figures")[2]
+    told = {}
+    for line in re.findall(r"^- `[a-z-]+`.*?(?=\n[-\n])", text.partition("## ")[0], flags=re.DOTALL | re.MULTILINE):
+        names, axes = line.partition(": ")[::2]
+        told.update({kind: set(re.findall(r"`(\w+)`", axes)) for kind in re.findall(r"`([a-z-]+)`", names)})
+    assert told == {name: set(kind.idle if kind.only is None else kind.only) for name, kind in KINDS.items()}
+
+
+@pytest.mark.parametrize("scale", ["full", "smoke"])
+@pytest.mark.parametrize("file", ["matrix.yaml", "examples/small.yaml", "examples/every-setting.yaml"])
+def test_no_cell_of_ours_asks_for_what_its_kind_does_not_apply(file: str, scale: harness.Scale) -> None:
+    plan = harness.plan(ROOT / file, scale=scale, environment=H100)
+    assert not [trial.refusal for trial in plan.trials if "does not apply" in str(trial.refusal)]
 
 
 @pytest.mark.parametrize("evidence", sorted(path.name for path in (ROOT / "reports" / "evidence").iterdir()))

@@ -43,7 +43,9 @@ def settings(**changes: Setting) -> dict[str, Setting]:
 def cell(**changes: Setting) -> Cell:
     """The same as a cell of the tiny model."""
     workload = Workload(name="small", model="tiny", data="stdlib")
-    return Cell(workload=workload, settings=settings(**changes), defaults=axis_table().defaults())
+    return Cell(
+        workload=workload, settings=settings(**changes), defaults=axis_table().defaults(), shared=settings()
+    )  # fmt: skip
 
 
 def refused(environment: Environment | None = None, **changes: Setting) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from harness.experiment.axes import Setting, show_settings
@@ -47,6 +47,9 @@ class Cell:
     defaults: Mapping[str, Setting] = field(default_factory=dict, repr=False, compare=False)
     """What counts as "not named" in `key`: a default leaves no trace there, so a new axis (a later version, an outside
     technique) renames no cell that is stored already."""
+    shared: Mapping[str, Setting] = field(default_factory=dict, repr=False, compare=False)
+    """What studies of all kinds share: defaults, the matrix' baseline, the workload. A kind that does not apply one of
+    these leaves it alone; one that a study asks for itself it refuses."""
 
     def __getitem__(self, axis: str) -> Setting:
         return self.settings[axis]
@@ -64,7 +67,7 @@ class Cell:
 
     def but(self, **changes: Setting) -> Cell:
         """The same cell with some settings changed."""
-        return Cell(workload=self.workload, settings={**self.settings, **changes}, defaults=self.defaults)
+        return replace(self, settings={**self.settings, **changes})
 
     @cached_property
     def key(self) -> str:

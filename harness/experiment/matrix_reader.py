@@ -162,8 +162,9 @@ class MatrixReader:
 
     def _cell(self, entry: _Entry, parts: checks.StudyParts) -> Cell:
         defaults = self._axes.defaults()
-        settings = {**defaults, **self._baseline, **entry.settings, **parts.baseline}
-        return Cell(workload=entry.workload, settings=settings, defaults=defaults)
+        shared = {**defaults, **self._baseline, **entry.settings}
+        settings = {**shared, **parts.baseline}
+        return Cell(workload=entry.workload, settings=settings, defaults=defaults, shared=shared)
 
     def _check_shape(self, shape: StudyShape, parts: checks.StudyParts, rounds: int) -> None:
         """What can be said without the workload."""

@@ -134,8 +134,11 @@ def _changed(block: Block, change: Callable[[Cell], Cell]) -> Block:
 
 def _small(cell: Cell, smaller: Smaller, tiny: Callable[[Workload], Workload]) -> Cell:
     """A step of the user's own stays: it reads the sizes in the settings, and is what the run is to show."""
-    settings = {axis: smaller.get((axis, value), value) for axis, value in cell.settings.items()}
-    return replace(cell, workload=tiny(cell.workload), settings=settings)
+    settings, shared = (
+        {axis: smaller.get((axis, value), value) for axis, value in each.items()}
+        for each in (cell.settings, cell.shared)
+    )
+    return replace(cell, workload=tiny(cell.workload), settings=settings, shared=shared)
 
 
 def _tiny(workload: Workload) -> Workload:
@@ -188,4 +191,5 @@ def _compiled_cell(shrunk: list[Block]) -> str | None:
 def _uncompiled(cell: Cell, unless: str | None) -> Cell:
     if cell.settings.get(COMPILE, NOT_COMPILED) == NOT_COMPILED or cell.key == unless:
         return cell
-    return cell.but(**{COMPILE: NOT_COMPILED})
+    off: dict[str, Setting] = {COMPILE: NOT_COMPILED}
+    return replace(cell.but(**off), shared={**cell.shared, **off})

@@ -18,6 +18,7 @@ from harness.trial.batching import IGNORED, Batch
 from harness.trial.data import Samples
 from harness.trial.model import make_model
 from harness.trial.outcome import is_out_of_memory
+from harness.trial.parameters import Shapes, parameters_of, shapes_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +33,17 @@ Part = tuple[Batch, float]
 LONG = 2048
 
 
+class NotCompared(Exception):  # noqa: N818 - no error: the message is why
+    """What was built anew is no reference for what was timed."""
+
+
 def why_skipped(run: TrainingRun) -> str | None:
     """Why this cell's gradient cannot be compared with the plain model's, or None."""
     cell = run.cell
     if run.own is not None and (dropout := run.own.dropout()):
         return f"the model has dropout ({dropout}): its random masks differ between kernels; set it to 0 for this check"
+    if run.own is not None and run.ranks.world_size > 1:
+        return "the step divides its work between ranks, and the plain one is built and run in one process"
     for axis, words in (("lora", "another set of weights is trained"), ("quantization", "the weights are others"),
                         ("pruning", "the weights are others"), ("distillation", "the loss is another")):  # fmt: skip
         if cell.settings.get(axis, "off") not in ("off", "none"):
@@ -52,24 +59,48 @@ def capture(run: TrainingRun) -> Gradient:
     """The present gradients of a run, whole and unscaled, on the CPU. Called between backward and the update."""
     scale = run.scaler.get_scale() if run.scaler is not None else 1.0
     found: Gradient = {}
-    for name, parameter in run.plain_model.named_parameters():
+    for name, parameter in parameters_of(run.plain_model).items():
         if parameter.grad is not None:
             whole = parameter.grad.full_tensor() if hasattr(parameter.grad, "full_tensor") else parameter.grad
             whole = whole.to_dense() if whole.is_sparse else whole
             # a copy, also of what lies on the CPU already: clipping changes gradients in place
-            found[_plain(name)] = whole.detach().to("cpu", copy=True).div_(scale)
+            found[name] = whole.detach().to("cpu", copy=True).div_(scale)
     return found
 
 
-def compare(run: TrainingRun, mine: Gradient, folder: Path) -> dict[str, Any]:
-    """`error` and `eager_error`, relative L2 against fp32 eager. The caller has freed the model that was timed."""
+def same_parameters(shapes: Shapes, model: nn.Module) -> None:
+    """Raises where a reference has other parameters than the model that was timed: a name, or a shape.
+
+    A parameter that both have counts, whether a gradient reached it or not.
+
+    Raises:
+        NotCompared: names the first that differs.
+    """
+    plain = shapes_of(model)
+    for name in sorted(shapes.keys() ^ plain.keys()):
+        where = "timed one" if name in shapes else "plain one"
+        raise NotCompared(f"the plain model has other parameters than the timed one: {name} is in the {where} alone")
+    for name, shape in shapes.items():
+        if shape != plain[name]:
+            words = f"{name} has the shape {list(plain[name])}, and in the timed one {list(shape)}"
+            raise NotCompared(f"the plain model has other parameters than the timed one: {words}")
+
+
+def compare(run: TrainingRun, mine: Gradient, shapes: Shapes, folder: Path) -> dict[str, Any]:
+    """`error` and `eager_error`, relative L2 against fp32 eager; or `skipped`: why.
+
+    The caller has freed the model that was timed; `shapes` is what `shapes_of` said of it.
+    """
     parts = first_parts(run, folder)
-    with exact_fp32():
-        reference = _gradient(run, parts, dtype=torch.float32, contexts=())
+    try:
+        with exact_fp32():
+            reference = _gradient(run, parts, shapes, dtype=torch.float32, contexts=())
+    except NotCompared as reason:
+        return {"skipped": str(reason)}
     error = relative_error(mine, reference)
     # with the cell's own loss scale: fp16 without one loses what is small
     scale = run.scaler.get_scale() if run.scaler is not None else 1.0
-    eager = _gradient(run, parts, dtype=run.parameter_dtype, contexts=run.forward_contexts, scale=scale)
+    eager = _gradient(run, parts, shapes, dtype=run.parameter_dtype, contexts=run.forward_contexts, scale=scale)
     return {
         "reference": "fp32 eager",
         "error": error,
@@ -107,14 +138,16 @@ def relative_error(mine: Gradient, reference: Gradient) -> float:
 
 
 def _gradient(
-    run: TrainingRun, parts: list[Part], *, dtype: torch.dtype, contexts: Iterable[Any], scale: float = 1.0
-) -> Gradient:
+    run: TrainingRun, parts: list[Part], shapes: Shapes, *, dtype: torch.dtype, contexts: Iterable[Any],
+    scale: float = 1.0,
+) -> Gradient:  # fmt: skip
     """The gradient of the weighted loss of `parts`, in fp32 on the device.
 
     A batch at a time, or where eager attention's squares do not fit in memory a row at a time, summed in fp32 so that
     the order of summing costs no precision.
     """
     model = make_model(run.config, attention="eager", dtype=dtype, device=run.device, seed=run.spec.seed)
+    same_parameters(shapes, model)
     if int(run.spec.settings["sequence_length"]) > LONG:
         enable_checkpointing(model, reentrant=False)
     try:
@@ -135,7 +168,7 @@ def _summed(model: nn.Module, parts: list[Part], device: torch.device, contexts:
                 stack.enter_context(context())
             loss = model(**{name: tensor.to(device) for name, tensor in batch.items()}, use_cache=False).loss
         (loss * scale).backward()
-        for name, parameter in model.named_parameters():
+        for name, parameter in parameters_of(model).items():
             if parameter.grad is not None:
                 part = parameter.grad.float() * (share / scale)
                 total[name] = total[name] + part if name in total else part
@@ -166,9 +199,3 @@ def exact_fp32() -> Any:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def _plain(name: str) -> str:
-    for wrapper in ("module.", "_orig_mod.", "_checkpoint_wrapped_module."):
-        name = name.replace(wrapper, "")
-    return name

@@ -14,6 +14,7 @@ import torch
 from harness.techniques.compilation import RECORDED
 from harness.techniques.kept import SavedActivations, entries_of
 from harness.trial import gradients, memory
+from harness.trial import ranks as group
 from harness.trial.clock import CudaClock, Times
 from harness.trial.host import between, read_host
 
@@ -128,18 +129,33 @@ def _dynamo_counters() -> Any:
 
 
 def gradient_health(run: TrainingRun) -> dict[str, int]:
-    """Gradients that are not finite, and those below `ZERO` throughout, counted; one wait for the device."""
-    parts = [entries_of(part) for part in run.gradient_tensors()]
-    if not parts:
+    """Gradients that are not finite, and those below `ZERO` throughout, counted over all ranks that divide them.
+
+    One wait for the device.
+    """
+    gradients_here = list(run.gradient_tensors())
+    mine = _largest_entries(gradients_here)
+    everyone = group.gather(mine, run.ranks) if run.split_gradients else [mine]
+    sharded = len({len(one) for one in everyone}) == 1 and all(hasattr(each, "to_local") for each in gradients_here)
+    # a shard of each gradient is on every rank, or each rank has others
+    parts = zip(*everyone, strict=True) if sharded else ((each,) for one in everyone for each in one)
+    found = [entries for part in parts if (entries := [each for each in part if each is not None])]
+    if not found:
         return {}
-    # the largest entry as a norm, which needs no copy of the gradient as `abs().max()` does
-    norms = [torch.linalg.vector_norm(part.detach(), ord=math.inf) for part in parts if part.numel()]
-    largest = torch.stack([norm.float() for norm in norms]).tolist()
     scale = run.scaler.get_scale() if run.scaler is not None else 1.0
     return {
-        "bad_gradients": sum(not math.isfinite(each) for each in largest),
-        "zero_gradients": sum(each / scale < ZERO for each in largest),
+        "bad_gradients": sum(not all(map(math.isfinite, entries)) for entries in found),
+        "zero_gradients": sum(all(each / scale < ZERO for each in entries) for entries in found),
     }
+
+
+def _largest_entries(gradients_here: list[Any]) -> list[float | None]:
+    """The largest absolute entry of what this rank has of each; None where it has nothing."""
+    parts = [entries_of(part) for part in gradients_here]
+    # as a norm, which needs no copy of the gradient as `abs().max()` does
+    norms = [torch.linalg.vector_norm(part.detach(), ord=math.inf).float() for part in parts if part.numel()]
+    largest = iter(torch.stack(norms).tolist() if norms else ())
+    return [next(largest) if part.numel() else None for part in parts]
 
 
 def _note_state(run: TrainingRun, measured: Measured, moment: str) -> None:

@@ -14,6 +14,7 @@ from torch import nn
 
 from harness.errors import WorkloadError
 from harness.trial.custom import blamed
+from harness.trial.parameters import parameters_of
 
 #: Tokens (padding included), samples, and tokens that are not padding. Tokens may lie on the device, where a mask there
 #: says so or the user counts there: to read them is to wait for it.
@@ -198,11 +199,12 @@ def _strided(part: torch.Tensor) -> Sequence[torch.Tensor]:
 
 
 def weights_hash(model: nn.Module) -> str:
-    """16 hexadecimal digits over sums of every parameter: other weights have other sums."""
+    """16 hexadecimal digits over sums of every parameter: other weights have other sums, wrappers or not."""
     digest = hashlib.sha256()
+    named = parameters_of(model)
     sums = [torch.stack([part.detach().double().sum(), part.detach().double().square().sum()])
-            for part in model.parameters() if part.numel()]  # fmt: skip
-    names = " ".join(f"{name}{tuple(part.shape)}" for name, part in model.named_parameters())
+            for part in named.values() if part.numel()]  # fmt: skip
+    names = " ".join(f"{name}{tuple(part.shape)}" for name, part in named.items())
     digest.update(names.encode())
     # nine digits: sums over the same numbers may differ in the last ones between libraries, not between trials
     for first, second in torch.stack(sums).tolist():

@@ -13,9 +13,10 @@ from torch import nn
 from harness.experiment.axes import Setting
 from harness.techniques.base import Inert
 from harness.trial import custom, own_batches, own_blocks
-from harness.trial.gradients import Gradient, exact_fp32, relative_error
+from harness.trial.gradients import Gradient, NotCompared, exact_fp32, relative_error, same_parameters
 from harness.trial.outcome import is_out_of_memory
 from harness.trial.own_step import BATCH, WEIGHTS, loss_of, random_state
+from harness.trial.parameters import Shapes, parameters_of
 
 if TYPE_CHECKING:
     from harness.trial.custom import TrainingStep
@@ -27,17 +28,14 @@ PLAIN: dict[str, Setting] = {"attention": "eager", "compile": "off", "checkpoint
 _HALVES = (torch.bfloat16, torch.float16)
 
 
-class _NotCompared(Exception):  # noqa: N818 - no error: the message is why
-    """The step built anew is no reference for the one that was timed."""
-
-
-def compare(run: TrainingRun, own: OwnStep, mine: Gradient) -> dict[str, Any]:
+def compare(run: TrainingRun, own: OwnStep, mine: Gradient, shapes: Shapes) -> dict[str, Any]:
     """`error` and `eager_error`, as `gradients.compare` gives them; or `skipped`: why. The timed model is gone."""
     try:
-        eager = _gradient(run, own, PLAIN, dtype=run.parameter_dtype, contexts=run.forward_contexts)
+        eager = _gradient(run, own, PLAIN, shapes, dtype=run.parameter_dtype, contexts=run.forward_contexts)
         with exact_fp32():
-            reference = _gradient(run, own, {**PLAIN, "precision": "fp32"}, dtype=torch.float32, contexts=None)
-    except _NotCompared as reason:
+            fp32 = {**PLAIN, "precision": "fp32"}
+            reference = _gradient(run, own, fp32, shapes, dtype=torch.float32, contexts=None)
+    except NotCompared as reason:
         return {"skipped": str(reason)}
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises there, the trial itself was fine
         if is_out_of_memory(error):
@@ -51,8 +49,8 @@ def compare(run: TrainingRun, own: OwnStep, mine: Gradient) -> dict[str, Any]:
 
 
 def _gradient(
-    run: TrainingRun, own: OwnStep, changes: dict[str, Setting], *, dtype: torch.dtype,
-    contexts: Iterable[Any] | None,
+    run: TrainingRun, own: OwnStep, changes: dict[str, Setting], shapes: Shapes, *,
+    dtype: torch.dtype, contexts: Iterable[Any] | None,
 ) -> Gradient:  # fmt: skip
     """The gradient of the first step of a step built anew from the same seed, summed over its micro-batches.
 
@@ -60,9 +58,11 @@ def _gradient(
         contexts: entered around each forward as in the trial; None: it is to be fp32 throughout.
 
     Raises:
-        _NotCompared: it begins with other weights or data, draws, or is not fp32 although it is to be.
+        NotCompared: it has other parameters, begins with other weights or data, draws, or is not fp32 although it
+            is to be.
     """
     step = custom.call(own.build, own.source, run.device, {**run.spec.settings, **changes}, run.spec.seed)
+    same_parameters(shapes, step.model)
     custom.seed_everything(run.spec.seed + 1)
     drawn = own_batches.endless(step.batches, own.source, own.file)
     first = next(drawn)
@@ -84,7 +84,7 @@ def _gradient(
         if not loss.requires_grad:
             raise Inert("the loss has no gradient")
         (loss / run.accumulation).backward()
-    found = {name: part.grad.float() for name, part in step.model.named_parameters() if part.grad is not None}
+    found = {name: part.grad.float() for name, part in parameters_of(step.model).items() if part.grad is not None}
     return {name: grad.to_dense() if grad.is_sparse else grad for name, grad in found.items()}
 
 
@@ -93,7 +93,7 @@ def _same_beginning(own: OwnStep, step: TrainingStep, batch: Any) -> None:
     found = {"weights": (WEIGHTS, own_batches.weights_hash(step.model)), "data": (BATCH, own_batches.batch_hash(batch))}
     for words, (name, digest) in found.items():
         if own.figures[name] != digest:
-            raise _NotCompared(
+            raise NotCompared(
                 f"build gives other {words} at its second call, with plain settings in the same process; make them "
                 "inside build, from the seeded random numbers alone"
             )
@@ -105,7 +105,7 @@ def _nothing_drawn() -> Iterator[None]:
     before = random_state()
     yield
     if random_state() != before:
-        raise _NotCompared("the loss draws random numbers (dropout, noise), and kernels draw others")
+        raise NotCompared("the loss draws random numbers (dropout, noise), and kernels draw others")
 
 
 @contextlib.contextmanager
@@ -124,7 +124,7 @@ def _held_to_fp32(model: nn.Module) -> Iterator[None]:
         for hook in hooks:
             hook.remove()
     if found:
-        raise _NotCompared(
+        raise NotCompared(
             f"the step computes in 16 bits by itself ({found[0]}, as under autocast), so that it has no gradient in "
             "fp32; the losses still count"
         )

@@ -72,6 +72,66 @@ def good(device: Any, settings: Mapping[str, Any]) -> Any:
     return Model(), batches(), loss
 
 
+# -- whose parameters have names of their own --------------------------------------------------------------------------
+
+
+class Named(nn.Module):
+    """Layers under names that torch's wrappers use too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text_module, self.module, self.head = (
+            nn.Embedding(64, WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+            nn.Linear(WIDTH, 64),
+        )
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, length, 64)."""
+        return self.head(self.module(self.text_module(ids)))
+
+
+def named_module(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Named(), batches(), loss
+
+
+def wrapped(device: Any, settings: Mapping[str, Any]) -> Any:
+    """As DistributedDataParallel wraps a model; on a CPU this one calls it and no more."""
+    return nn.DataParallel(Named()), batches(), loss
+
+
+def wraps_when_asked(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Compiled, as `torch.compile(model)` gives it back: another module around the model."""
+    model: Any = Model()
+    if settings["compile"] != "off":
+        model = torch.compile(model, backend="eager")
+    return TrainingStep(model=model, batches=batches(), loss=loss, honours={"compile"})
+
+
+def splits_when_asked(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Two layers in place of one, where attention is not eager."""
+    model = Model()
+    if settings["attention"] != "eager":
+        model.head = nn.ModuleList(nn.Linear(WIDTH, 32) for _ in range(2))
+        model.head.forward = lambda x: torch.cat([part(x) for part in model.head], -1)
+    return TrainingStep(model=model, batches=batches(), loss=loss, honours={"attention"})
+
+
+def in_its_own_ddp(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Each rank on batches of its own; the constructor waits for all ranks."""
+    from torch import distributed as dist
+
+    def shown() -> dict[str, Any]:
+        return {"parallel": dist.is_initialized(), "devices": dist.get_world_size() == settings["devices"]}
+
+    model: nn.Module = Model()
+    drawn = torch.Generator().manual_seed(dist.get_rank())
+    return TrainingStep(
+        model=nn.parallel.DistributedDataParallel(model), loss=loss, honours={"parallel", "devices"}, evidence=shown,
+        batches=[torch.randint(0, 64, (2, LENGTH), generator=drawn) for _ in range(4)],
+    )  # fmt: skip
+
+
 # -- that honour a setting themselves ----------------------------------------------------------------------------------
 
 

@@ -49,6 +49,25 @@ def test_the_same_seed_gives_the_same_weights_data_and_losses() -> None:
 
 
 @pytest.mark.parametrize(
+    ("build", "settings"), [("named_module", {}), ("wrapped", {}), ("wraps_when_asked", {"compile": "default"})]
+)
+def test_gradients_are_compared_whatever_their_parameters_are_called(build: str, settings: dict[str, Any]) -> None:
+    """A wrapper's part of a name goes on both sides, and no other does: what was not found counted as zero."""
+    result = trial(build, gradient_check=True, **settings)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["gradient_check"]["error"] < 1e-5
+    assert result.measured["gradient_check"]["parameters_compared"] == (15 if build == "wraps_when_asked" else 5)
+
+
+def test_gradients_of_other_parameters_are_not_compared() -> None:
+    result = trial("splits_when_asked", gradient_check=True, attention="sdpa")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["gradient_check"] == {
+        "skipped": "the plain model has other parameters than the timed one: head.0.bias is in the timed one alone"
+    }
+
+
+@pytest.mark.parametrize(
     ("settings", "axis", "word"),
     [
         ({"attention": "sdpa-math"}, "attention", "aten::_scaled_dot_product_attention_math"),

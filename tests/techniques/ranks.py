@@ -147,6 +147,53 @@ def _second_rank_runs_out_of_memory() -> None:
     TrainingRun.step = step  # type: ignore[method-assign]
 
 
+def _a_clock_that_forwards_move() -> None:
+    """What the printed recipe takes for the time: two seconds a forward on rank 0, one on the others."""
+    from types import SimpleNamespace
+
+    from harness.trial.kinds import throughput_recipe
+    from harness.trial.training import TrainingRun
+
+    plain, now = TrainingRun.forward, [0.0]
+
+    def forward(self: TrainingRun, batch: Any) -> Any:
+        now[0] += 2.0 if self.ranks.first else 1.0
+        return plain(self, batch)
+
+    TrainingRun.forward = forward  # type: ignore[method-assign]
+    vars(throughput_recipe)["time"] = SimpleNamespace(time=lambda: now[0])
+
+
+def _gradients_of_zero() -> None:
+    """Where they are counted, rank 0 has zeros in its first gradient and rank 1 in its second."""
+    from harness.trial import measure
+    from harness.trial.training import TrainingRun
+
+    plain = measure.gradient_health
+
+    def health(run: TrainingRun) -> dict[str, int]:
+        list(run.gradient_tensors())[run.ranks.rank].zero_()
+        return plain(run)
+
+    measure.gradient_health = health
+
+
+def _second_rank_compiles() -> None:
+    """Rank 1 compiles something at the second step of its window, as where shapes change."""
+    import torch
+
+    from harness.trial.training import TrainingRun
+
+    plain = TrainingRun.step
+
+    def step(self: TrainingRun) -> None:
+        if self.ranks.rank == 1 and self.steps_done == self.spec.warmup_steps + 1:
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        plain(self)
+
+    TrainingRun.step = step  # type: ignore[method-assign]
+
+
 def _second_rank_is_killed() -> None:
     """Rank 1 is killed at its second step, as the kernel does where memory is short; rank 0's connection breaks."""
     import os
@@ -172,6 +219,9 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "autocast": _set_but_not_done("deepspeed_options", "DeepSpeedOptions"),
     "stage 0": _stage_nought,
     "stage 0 that says 2": _stage_nought_that_says_two,
+    "a clock that forwards move": _a_clock_that_forwards_move,
+    "gradients of zero": _gradients_of_zero,
+    "second rank compiles": _second_rank_compiles,
     "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,
 }

@@ -26,6 +26,8 @@ from tests.training import gpus, refused, run_trial
 #: up and down 64·128 each, two norms of 64; a last norm of 64.
 TINY = 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
 A_STEP = 2 * 64
+#: Steps as users write them.
+USERS = Path(__file__).resolve().parents[1] / "check" / "steps.py"
 STEPS = 3
 
 
@@ -200,6 +202,49 @@ class TestTwoRanks:
         result = run_ranks(parallel=parallel, devices=2, batching="padded", batch_size=4, gradient_check=True)
         assert result.outcome is Outcome.OK, result.reason
         assert result.measured["gradient_check"]["error"] < 1e-5
+
+    def test_a_users_own_division_is_trained_and_its_gradient_not_compared(self, run_ranks: Ranks) -> None:
+        """The wrapper of a step that rank 0 builds anew waits for ranks that have left: gloo, "closed by peer"."""
+        model = f"{USERS}:in_its_own_ddp"
+        sizes: dict[str, Any] = {"sequence_length": 16, "batch_size": 2}
+        result = run_ranks(model=model, parallel="ddp", devices=2, gradient_check=True, **sizes)
+        assert (result.outcome, result.reason) == (Outcome.OK, "")
+        assert result.measured["gradient_check"] == {
+            "skipped": "the step divides its work between ranks, and the plain one is built and run in one process"
+        }
+        assert len(result.ranks) == 2
+
+    def test_the_printed_throughput_is_of_all_ranks_as_that_of_training_is(self, run_ranks: Ranks) -> None:
+        """Three steps of two samples on each: 12 samples in the 6 seconds of the slower rank. It was 1.0, rank 0's."""
+        result = run_ranks(sabotage="a clock that forwards move", kind="throughput-recipe", parallel="ddp", devices=2)
+        assert (result.outcome, result.reason) == (Outcome.OK, "")
+        assert result.measured["figures"]["recipe_samples_per_second"] == 2.0
+        assert len(result.ranks) == 2
+
+    @pytest.mark.parametrize(
+        ("settings", "zeros"),
+        [
+            # the other rank's shards of the two have other entries
+            ({"parallel": "fsdp"}, 0),
+            # each rank has gradients that no other has
+            ({"parallel": "pipeline"}, 2),
+            # both have all, averaged already
+            ({"parallel": "ddp"}, 1),
+        ],
+    )
+    def test_gradients_of_zero_are_counted_over_all_ranks(
+        self, run_ranks: Ranks, settings: dict[str, Any], zeros: int
+    ) -> None:
+        """What rank 0 saw of its own stood for the model: 1 in each."""
+        result = run_ranks(sabotage="gradients of zero", devices=2, **settings)
+        figures = result.measured["figures"]
+        assert (figures["zero_gradients"], figures["bad_gradients"]) == (zeros, 0), result.reason
+
+    def test_a_window_in_which_any_rank_compiles_is_invalid(self, run_ranks: Ranks) -> None:
+        """Rank 0 waits for it. Only rank 0 was looked at, and the trial was ok."""
+        result = run_ranks(sabotage="second rank compiles", parallel="ddp", devices=2)
+        assert result.outcome is Outcome.INVALID
+        assert result.reason == "1 graphs were compiled inside the window; raise warmup_steps (it is 2)"
 
     def test_fsdp_shards_parameters_gradients_and_moments(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="fsdp", devices=2, accumulation=2, gradient_check=True)

@@ -113,9 +113,9 @@ def test_the_reference_is_multiplied_in_full_fp32_whatever_the_cell_chose(monkey
     seen: list[tuple[torch.dtype, str]] = []
     plain, chosen = gradients._gradient, Precision.apply
 
-    def noted(run: Any, parts: Any, *, dtype: torch.dtype, **rest: Any) -> Any:
+    def noted(run: Any, parts: Any, shapes: Any, *, dtype: torch.dtype, **rest: Any) -> Any:
         seen.append((dtype, torch.get_float32_matmul_precision()))
-        return plain(run, parts, dtype=dtype, **rest)
+        return plain(run, parts, shapes, dtype=dtype, **rest)
 
     def with_tf32(self: Precision, cell: Any, run: Any) -> None:
         chosen(self, cell, run)

@@ -37,7 +37,7 @@ def run(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
             **measured.peaks,
         )
         trial.profile = profile_step(trial.optimizer.step, trial.device)
-        gather_evidence(trial, (Optimizer(),), result)
+        gather_evidence(trial, (Precision(), Optimizer()), result)
     return result
 
 

@@ -12,6 +12,7 @@ import torch
 
 from harness.environment import Environment
 from harness.techniques.registry import techniques
+from harness.trial import ranks as group
 from harness.trial.batching import Batch
 from harness.trial.kinds.training import fill_result, prove
 from harness.trial.measure import measure
@@ -45,7 +46,10 @@ def run(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
 
 
 def printed_throughput(trial: TrainingRun, batches: list[Batch]) -> float:
-    """Samples a second as the recipe counts them; the batches lie on the device already, as it takes for granted."""
+    """Samples a second as the recipe counts them; the batches lie on the device already, as it takes for granted.
+
+    On several ranks those of all over the time of the slowest, as training counts them too.
+    """
     ready = [trial.prepare_batch(trial.copy(batch)) for batch in batches]
     trial.model.train()
     trial.timeline.clock.settle()
@@ -56,5 +60,6 @@ def printed_throughput(trial: TrainingRun, batches: list[Batch]) -> float:
         with torch.no_grad():
             trial.forward(batch)
     trial.timeline.clock.settle()
-    elapsed = time.time() - start
-    return samples / elapsed if elapsed > 0 else 0.0
+    everyone = group.gather((samples, time.time() - start), trial.ranks)
+    elapsed = max(seconds for _, seconds in everyone)
+    return sum(count for count, _ in everyone) / elapsed if elapsed > 0 else 0.0

@@ -21,6 +21,7 @@ from harness.trial.corpus import prepare, read_about
 from harness.trial.host import held_up
 from harness.trial.measure import Measured, graph_breaks, measure
 from harness.trial.outcome import Outcome, is_out_of_memory
+from harness.trial.parameters import shapes_of
 from harness.trial.profile import profile_step
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult, TrialSpec
@@ -61,6 +62,7 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
         "model_state_bytes": measured.model_state, **_work(trial),
     }  # fmt: skip
     everyone = group.gather(mine, trial.ranks)
+    _worst_of_all(measured, group.gather((measured.figures, measured.compile_in_window), trial.ranks))
     # the job is as fast as its slowest rank
     window = max(each["window_seconds"] for each in everyone)
     tokens = sum(each["tokens"] for each in everyone)
@@ -87,6 +89,16 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
     trial.facts["samples_a_step"] = trial.samples / trial.spec.steps
     _judge_window(trial, measured, result)
+
+
+def _worst_of_all(measured: Measured, everyone: list[tuple[dict[str, Any], dict[str, int]]]) -> None:
+    """What spoils a window spoils it on any rank: the others wait for that one."""
+    for name in ("allocator_retries", "allocated_growth_bytes"):
+        if name in measured.figures:
+            measured.figures[name] = max(figures.get(name, 0) for figures, _ in everyone)
+    measured.compile_in_window = {
+        name: max(compiled[name] for _, compiled in everyone) for name in measured.compile_in_window
+    }
 
 
 def _work(trial: TrainingRun) -> dict[str, Any]:
@@ -169,14 +181,15 @@ def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult)
         result.measured["gradient_check"] = {"skipped": skipped}
         return
     assert measured.first_gradient is not None
+    shapes = shapes_of(trial.plain_model)
     if trial.ranks.first and trial.own is not None:
         free(trial)
-        result.measured["gradient_check"] = own_gradients.compare(trial, trial.own, measured.first_gradient)
+        result.measured["gradient_check"] = own_gradients.compare(trial, trial.own, measured.first_gradient, shapes)
     elif trial.ranks.first:
         folder = prepare(trial.spec.data, int(trial.config.vocab_size), Path(trial.spec.data_directory))
         free(trial)
         try:
-            result.measured["gradient_check"] = gradients.compare(trial, measured.first_gradient, folder)
+            result.measured["gradient_check"] = gradients.compare(trial, measured.first_gradient, shapes, folder)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise

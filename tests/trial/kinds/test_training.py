@@ -32,7 +32,7 @@ def test_a_job_is_as_fast_as_its_slowest_rank_and_as_large_as_its_fullest(monkey
         {"rank": 2, "window_seconds": 3.0, "tokens": 0, "samples": 0, "useful_tokens": 0, "losses": [],
          "peak_host_bytes": 8, "model_state_bytes": {"before_step": 1.0 * total, "after_step": 1.0 * total}},
     ]  # fmt: skip
-    monkeypatch.setattr(kind.group, "gather", lambda mine, ranks: everyone)
+    monkeypatch.setattr(kind.group, "gather", lambda mine, ranks: everyone if "rank" in mine else [mine])
     result = TrialResult(outcome=Outcome.OK)
     kind.fill_result(run, measured, result)
     figures = result.measured["figures"]
