@@ -96,10 +96,11 @@ def memory_share(record: Record, view: str) -> float | None:
 
 
 def state(kind: str) -> Callable[[Record, str], float | None]:
-    """Bytes of one kind of model state (`parameters`, `activations`, …)."""
+    """Bytes of one kind of model state (`parameters`, `activations`, …); none at all are no figure."""
 
     def read(record: Record, _view: str = "") -> float | None:
-        return numeric(record.model_state_bytes.get(kind))
+        held = numeric(record.model_state_bytes.get(kind))
+        return held if held is not None and held > 0 else None
 
     return read
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _REGION = "Torch-Compiled Region"
 #: Where the loss is the user's: what it may have done.
 _CAPTURED = "; does loss call the model that it is given, and not one that it took from build?"
-_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
+#: Modes with CUDA graphs.
+WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
 class Compilation(Technique):
@@ -51,9 +52,9 @@ class Compilation(Technique):
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["compile"]
-        if setting in _WITH_GRAPHS and not environment.has_gpu:
+        if setting in WITH_GRAPHS and not environment.has_gpu:
             return f"compile={setting} works through CUDA graphs and needs a GPU; use compile=default on a CPU"
-        if setting in _WITH_GRAPHS and cell.number("accumulation") > 1:
+        if setting in WITH_GRAPHS and cell.number("accumulation") > 1:
             return (
                 f"compile={setting} with accumulation={cell['accumulation']}: torch's CUDA graphs write a micro-batch's"
                 " gradients over those of the one before (pytorch#169545); use compile=default, or accumulation=1"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.techniques.compilation import WITH_GRAPHS
 from harness.techniques.kept import SavedActivations, entries_of
 from harness.trial import gradients, memory
 from harness.trial.clock import CudaClock, Times
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _MARKS_A_STEP = 8
 #: A gradient whose largest entry is below counts as none, as D3's diagnose_gradients has it.
 ZERO = 1e-8
+_REPLAYED = "CUDA graphs keep activations in memory of their own, which the allocator does not see at a replay"
 
 
 @dataclass(kw_only=True)
@@ -38,6 +40,8 @@ class Measured:
     compile_in_window: dict[str, int] = field(default_factory=dict)
     compiled: dict[str, int] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    """Figures that could not be had → why."""
 
 
 def measure(run: TrainingRun) -> Measured:
@@ -157,7 +161,7 @@ def _count_activations(run: TrainingRun, measured: Measured) -> None:
         before = memory.allocated(run.device)
         if before is not None:
             loss = plain(batch)
-            measured.model_state["activations"] = float((memory.allocated(run.device) or 0) - before)
+            _keep_activations(run, measured, (memory.allocated(run.device) or 0) - before)
             return loss
         with SavedActivations(run.model.parameters()) as saved:
             loss = plain(batch)
@@ -170,3 +174,14 @@ def _count_activations(run: TrainingRun, measured: Measured) -> None:
         run.step()
     finally:
         del run.forward
+
+
+def _keep_activations(run: TrainingRun, measured: Measured, grown: int) -> None:
+    """What the allocator grew by in forward, where that is what backward was left."""
+    measured.model_state.pop("activations", None)
+    if run.cell["compile"] in WITH_GRAPHS:
+        measured.missing["activations"] = _REPLAYED
+    elif grown <= 0:
+        measured.missing["activations"] = "the allocator's count did not grow in forward"
+    else:
+        measured.model_state["activations"] = float(grown)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.as_now import PADDED
+from harness.results.as_now import PADDED, UNSEEN
 from harness.results.lines import read_lines, write_lines
 from harness.results.record import Record
 from harness.results.store import Store
@@ -45,3 +45,13 @@ def test_an_mfu_that_counted_padding_is_none_any_more(
         assert found.hfu == hfu
         assert (found.missing.get("mfu") == PADDED) is not kept
         assert found.tokens_per_second == record.tokens_per_second
+
+
+@pytest.mark.parametrize(("held", "kept"), [(0.0, False), (-512.0, False), (3636.0, True)])
+def test_activations_that_the_allocator_did_not_see_are_none_any_more(tmp_path: Path, held: float, kept: bool) -> None:
+    (record,) = many_records(1)
+    states = {"parameters": 12.0, "activations": held}
+    write_lines([replace(record, model_state_bytes=states)], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    assert read.model_state_bytes == (states if kept else {"parameters": 12.0})
+    assert read.missing.get("activations") == (None if kept else UNSEEN)

@@ -55,7 +55,7 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     """Speed, memory and losses into the result."""
     assert measured.times is not None
     peaks, missing = memory.read_peaks(trial.device)
-    result.missing.update(missing)
+    result.missing.update({**missing, **measured.missing})
     mine = {
         "rank": trial.ranks.rank, "window_seconds": measured.times.window_seconds, **peaks,
         "model_state_bytes": measured.model_state, **_work(trial),

@@ -12,6 +12,7 @@ from harness.trial import memory
 from harness.trial.clock import Times
 from harness.trial.kinds import training as kind
 from harness.trial.measure import Measured, measure
+from harness.trial.measure import _count_activations as count_activations
 from harness.trial.outcome import Outcome
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
@@ -58,3 +59,38 @@ def test_retries_of_the_allocator_are_those_of_the_window_and_are_told(monkeypat
     result = run_trial()
     assert result.measured["figures"]["allocator_retries"] == 2
     assert "the allocator had to empty its cache 2 times inside the window" in result.warnings
+
+
+@pytest.mark.parametrize(
+    ("compile", "after", "held", "why"),
+    [
+        ("off", 5_000, 4_000.0, None),
+        ("default", 5_000, 4_000.0, None),
+        ("off", 1_000, None, "the allocator's count did not grow in forward"),
+        ("reduce-overhead", 1_000, None, "CUDA graphs keep activations in memory of their own"),
+        ("max-autotune", 5_000, None, "CUDA graphs keep activations in memory of their own"),
+    ],
+)
+def test_activations_are_what_the_allocator_grew_by_in_forward_unless_a_graph_has_them(
+    compile: str, after: int, held: float | None, why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay of a CUDA graph allocates nothing: as 0 bytes it would be a saving of 100%."""
+    run = TrainingRun(spec_of(compile=compile), Ranks(), cpu())
+    build(run, [])
+    readings: Any = iter([1_000, after])
+    monkeypatch.setattr(memory, "allocated", lambda device: next(readings))
+    measured = Measured()
+    count_activations(run, measured)
+    assert measured.model_state.get("activations") == held
+    assert measured.missing.get("activations", "").startswith(why or "")
+    assert ("activations" in measured.missing) is (why is not None)
+
+
+def test_why_a_figure_of_the_window_is_missing_stands_in_the_result() -> None:
+    run = TrainingRun(spec_of(), Ranks(), cpu())
+    build(run, [])
+    measured = measure(run)
+    measured.missing["activations"] = "of no use"
+    result = TrialResult(outcome=Outcome.OK)
+    kind.fill_result(run, measured, result)
+    assert result.missing["activations"] == "of no use"
