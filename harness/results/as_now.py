@@ -9,8 +9,10 @@ from dataclasses import replace
 
 from harness.results.first_step import without_first_step
 from harness.results.record import Record
+from harness.techniques.kept import GATHERED
 
 PADDED = "it counted padding as useful when this was measured; a trial that is made now counts useful tokens"
+WITH_WEIGHTS = "weights that forward gathered from shards counted with them when this was measured; run it again"
 UNSEEN = "the allocator saw none when this was measured: CUDA graphs keep them in memory of their own"
 
 
@@ -29,9 +31,20 @@ def _without_padded_mfu(record: Record) -> Record:
 
 
 def _without_wrong_activations(record: Record) -> Record:
-    """No activations where forward did not make the allocator grow: a replay of a CUDA graph allocates nothing."""
+    """No activations where forward did not make the allocator grow (a replay of a CUDA graph allocates nothing), nor
+    where weights that it gathered were counted with them."""
     held = record.model_state_bytes.get("activations")
-    if not isinstance(held, int | float) or held > 0:
+    if not isinstance(held, int | float):
+        return record
+    why = UNSEEN if held <= 0 else WITH_WEIGHTS if _gathers(record) and GATHERED not in record.model_state_bytes else ""
+    if not why:
         return record
     states = {name: size for name, size in record.model_state_bytes.items() if name != "activations"}
-    return replace(record, model_state_bytes=states, missing={**record.missing, "activations": UNSEEN})
+    return replace(record, model_state_bytes=states, missing={**record.missing, "activations": why})
+
+
+def _gathers(record: Record) -> bool:
+    """Whether forward gathers weights on GPUs: FSDP's root does on one device too."""
+    cell = record.cell
+    sharded = cell.get("parallel") == "fsdp" or (cell.get("zero") == 3 and cell.get("devices", 1) != 1)
+    return sharded and bool(record.environment.get("devices"))

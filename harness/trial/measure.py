@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness.techniques.compilation import WITH_GRAPHS
-from harness.techniques.kept import SavedActivations, entries_of
+from harness.techniques.kept import GATHERED, SavedActivations, entries_of
 from harness.trial import gradients, memory
 from harness.trial.clock import CudaClock, Times
 from harness.trial.host import between, read_host
@@ -160,8 +160,13 @@ def _count_activations(run: TrainingRun, measured: Measured) -> None:
     def counted(batch: Any) -> torch.Tensor:
         before = memory.allocated(run.device)
         if before is not None:
+            there: set[int] = set()
+            memory.tensor_bytes(run.model.parameters(), run.device, there)
             loss = plain(batch)
-            _keep_activations(run, measured, (memory.allocated(run.device) or 0) - before)
+            grown = (memory.allocated(run.device) or 0) - before
+            gathered = memory.tensor_bytes(run.model.parameters(), run.device, there)
+            measured.model_state[GATHERED] = float(gathered)
+            _keep_activations(run, measured, grown - gathered)
             return loss
         with SavedActivations(run.model.parameters()) as saved:
             loss = plain(batch)
@@ -177,7 +182,7 @@ def _count_activations(run: TrainingRun, measured: Measured) -> None:
 
 
 def _keep_activations(run: TrainingRun, measured: Measured, grown: int) -> None:
-    """What the allocator grew by in forward, where that is what backward was left."""
+    """What the allocator grew by in forward, gathered weights apart, where that is what backward was left."""
     measured.model_state.pop("activations", None)
     if run.cell["compile"] in WITH_GRAPHS:
         measured.missing["activations"] = _REPLAYED

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.results.as_now import PADDED, UNSEEN
+from harness.results.as_now import PADDED, UNSEEN, WITH_WEIGHTS
 from harness.results.lines import read_lines, write_lines
 from harness.results.record import Record
 from harness.results.store import Store
@@ -55,3 +56,28 @@ def test_activations_that_the_allocator_did_not_see_are_none_any_more(tmp_path: 
     (read,) = read_lines(tmp_path / "a.jsonl")
     assert read.model_state_bytes == (states if kept else {"parameters": 12.0})
     assert read.missing.get("activations") == (None if kept else UNSEEN)
+
+
+@pytest.mark.parametrize(
+    ("cell", "states", "gpu", "kept"),
+    [
+        ({"parallel": "fsdp", "devices": 2}, {}, True, False),
+        ({"parallel": "fsdp", "devices": 1}, {}, True, False),
+        ({"zero": 3, "devices": 2}, {}, True, False),
+        ({"zero": 3, "devices": 1}, {}, True, True),
+        ({"zero": 2, "devices": 2}, {}, True, True),
+        ({"zero": 3, "devices": 2}, {"gathered": 5.0}, True, True),
+        ({"zero": 3, "devices": 2}, {}, False, True),
+    ],
+)
+def test_activations_among_which_gathered_weights_were_counted_are_none_any_more(
+    tmp_path: Path, cell: dict[str, Any], states: dict[str, float], gpu: bool, kept: bool
+) -> None:
+    (record,) = many_records(1)
+    environment = record.environment if gpu else {**record.environment, "devices": []}
+    record = replace(record, cell={**record.cell, **cell}, environment=environment,
+                     model_state_bytes={**states, "activations": 3634.0})  # fmt: skip
+    write_lines([record], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    assert ("activations" in read.model_state_bytes) is kept
+    assert read.missing.get("activations") == (None if kept else WITH_WEIGHTS)

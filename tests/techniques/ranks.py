@@ -164,6 +164,16 @@ def _second_rank_is_killed() -> None:
     TrainingRun.step = step  # type: ignore[method-assign]
 
 
+def _an_allocator_that_counts() -> None:
+    """The count of a GPU's allocator, which grows by a GB whenever it is asked."""
+    from itertools import count
+
+    from harness.trial import memory
+
+    readings = count(10**9, 10**9)
+    memory.allocated = lambda device: next(readings)
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "parallel": _set_but_not_done("parallel", "Parallel"),
     "two micro-batches": _two_micro_batches,
@@ -172,6 +182,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "autocast": _set_but_not_done("deepspeed_options", "DeepSpeedOptions"),
     "stage 0": _stage_nought,
     "stage 0 that says 2": _stage_nought_that_says_two,
+    "an allocator that counts": _an_allocator_that_counts,
     "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,
 }

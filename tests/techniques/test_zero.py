@@ -125,6 +125,14 @@ class TestTwoRanks:
             assert TINY <= state["gradients"] <= TINY + 2 * LARGEST
             assert state["after_step"] == pytest.approx(2 * TINY + 12 * TINY / 2, rel=0.01)
 
+    @pytest.mark.parametrize(("zero", "whole"), [(2, 0), (3, TINY - 5 * 64)])
+    def test_weights_that_forward_gathers_are_no_activations(self, run_ranks: Ranks, zero: int, whole: int) -> None:
+        """In stage 3 all but the norms, which stay gathered."""
+        result = run_ranks(zero=zero, devices=2, sabotage="an allocator that counts")
+        state = result.measured["model_state_bytes"]
+        assert state["gathered"] == 4 * whole
+        assert state["activations"] == 10**9 - 4 * whole
+
     def test_offload_keeps_the_optimizer_on_the_host(self, run_ranks: Ranks) -> None:
         facts = run_ranks(zero="offload", devices=2, accumulation=2).evidence["zero"]["facts"]
         assert facts["offload"] is True

@@ -14,7 +14,7 @@ from harness.trial.kinds import training as kind
 from harness.trial.measure import Measured, measure
 from harness.trial.measure import _count_activations as count_activations
 from harness.trial.outcome import Outcome
-from harness.trial.ranks import Ranks
+from harness.trial.ranks import Ranks, disconnect
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun, build
 from tests.training import cell, cpu, run_trial, spec_of
@@ -94,3 +94,19 @@ def test_why_a_figure_of_the_window_is_missing_stands_in_the_result() -> None:
     result = TrialResult(outcome=Outcome.OK)
     kind.fill_result(run, measured, result)
     assert result.missing["activations"] == "of no use"
+
+
+@pytest.mark.train
+def test_weights_that_forward_gathers_are_no_activations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FSDP keeps its root gathered to backward's end: embedding (tied) 512 x 64 and a norm of 64, in fp32."""
+    run = TrainingRun(spec_of(parallel="fsdp"), Ranks(), cpu())
+    try:
+        build(run, techniques())
+        root = 4 * (512 * 64 + 64)
+        readings: Any = iter([1_000, 1_000 + 5_000 + root])
+        monkeypatch.setattr(memory, "allocated", lambda device: next(readings))
+        measured = Measured()
+        count_activations(run, measured)
+    finally:
+        disconnect()
+    assert measured.model_state == {"activations": 5_000, "gathered": root}
