@@ -164,6 +164,34 @@ def _second_rank_is_killed() -> None:
     TrainingRun.step = step  # type: ignore[method-assign]
 
 
+def _second_rank_compiles_in_the_window() -> None:
+    """Rank 1 alone compiles something anew at its fourth step, the second of its window."""
+    import torch
+
+    from harness.trial.training import TrainingRun
+
+    plain = TrainingRun.step
+
+    def step(self: TrainingRun) -> None:
+        if self.ranks.rank == 1 and self.steps_done == 3:
+            torch.compile(lambda x: x + 1, backend="eager")(torch.zeros(2))
+        plain(self)
+
+    TrainingRun.step = step  # type: ignore[method-assign]
+
+
+def _second_rank_does_not_clip() -> None:
+    from harness.techniques.clip import Clip
+
+    plain = Clip.apply
+
+    def apply(self: Clip, cell: Any, run: Any) -> None:
+        if run.ranks.rank != 1:
+            plain(self, cell, run)
+
+    Clip.apply = apply  # type: ignore[method-assign]
+
+
 def _an_allocator_that_counts() -> None:
     """The count of a GPU's allocator, which grows by a GB whenever it is asked."""
     from itertools import count
@@ -183,6 +211,8 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "stage 0": _stage_nought,
     "stage 0 that says 2": _stage_nought_that_says_two,
     "an allocator that counts": _an_allocator_that_counts,
+    "second rank compiles in the window": _second_rank_compiles_in_the_window,
+    "second rank does not clip": _second_rank_does_not_clip,
     "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,
 }

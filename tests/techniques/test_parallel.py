@@ -269,6 +269,21 @@ class TestTwoRanks:
         assert sharded.measured["parameters"] == whole.measured["parameters"]
         assert sharded.measured["losses"] == pytest.approx(whole.measured["losses"], abs=1e-2)
 
+    def test_a_compilation_in_the_window_of_any_rank_spoils_it(self, run_ranks: Ranks) -> None:
+        """The others wait for that rank in their collectives: their windows are no better."""
+        result = run_ranks(sabotage="second rank compiles in the window", parallel="ddp", devices=2)
+        assert result.outcome is Outcome.INVALID
+        assert result.reason.startswith("rank 1: 1 graphs were compiled inside the window; raise warmup_steps")
+
+    def test_evidence_that_fails_on_any_rank_makes_the_trial_inert(self, run_ranks: Ranks) -> None:
+        result = run_ranks(sabotage="second rank does not clip", parallel="ddp", devices=2, clip=1.0)
+        assert result.outcome is Outcome.INERT
+        assert result.reason.startswith("rank 1: clip=1 was set, but a gradient of norm")
+        assert result.evidence["clip"]["holds"] is False
+        assert result.evidence["clip"]["reason"] == result.reason
+        assert result.evidence["parallel"]["holds"] is True
+        assert run_ranks(parallel="ddp", devices=2, clip=1.0).outcome is Outcome.OK
+
     def test_a_rank_that_was_killed_is_the_cause_and_not_the_broken_connection_of_the_other(
         self, run_ranks: Ranks
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ from harness.trial.training import TrainingRun, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+#: Outcomes of a trial that ran to its end, each worse than the one before.
+_WORSE = (Outcome.OK, Outcome.INERT, Outcome.INVALID)
 
 
 def run(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
@@ -58,7 +62,8 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     result.missing.update({**missing, **measured.missing})
     mine = {
         "rank": trial.ranks.rank, "window_seconds": measured.times.window_seconds, **peaks,
-        "model_state_bytes": measured.model_state, **_work(trial),
+        "model_state_bytes": measured.model_state, "allocator_retries": measured.figures.get("allocator_retries", 0),
+        **_work(trial),
     }  # fmt: skip
     everyone = group.gather(mine, trial.ranks)
     # the job is as fast as its slowest rank
@@ -79,14 +84,15 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     )
     useful = sum(each["useful_tokens"] for each in everyone)
     result.measured["figures"] = {
-        **measured.figures, "useful_tokens_per_second": useful / window, "useful_share": useful / tokens,
+        **measured.figures, "allocator_retries": max(each["allocator_retries"] for each in everyone),
+        "useful_tokens_per_second": useful / window, "useful_share": useful / tokens,
         "warmup_seconds": sum(measured.warmup_seconds), **_data(trial),
         **_state_per_parameter(trial, everyone), **(estimator.estimates(trial) if trial.own is None else {}),
     }  # fmt: skip
     trial.facts["compiled"] = measured.compiled
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
     trial.facts["samples_a_step"] = trial.samples / trial.spec.steps
-    _judge_window(trial, measured, result)
+    _judge_window(trial, measured, result, everyone)
 
 
 def _work(trial: TrainingRun) -> dict[str, Any]:
@@ -131,6 +137,30 @@ def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: Trial
         own_step.prove(trial, result)
         own_step.judge(trial, result)
     arithmetic.fill(trial, result)
+    judge_together(trial, result)
+
+
+def judge_together(trial: TrainingRun, result: TrialResult) -> None:
+    """What other ranks say of their own window and evidence: one that compiles, or does not do what the cell asks for,
+    spoils the whole job. The worst outcome counts, and what comes from another rank names it."""
+    failed = {axis: proof for axis, proof in result.evidence.items() if not proof["holds"]}
+    everyone = group.gather((result.outcome, result.reason, result.warnings, failed), trial.ranks)
+    said = {_numberless(each) for each in result.warnings}
+    for rank, (outcome, reason, warnings, proofs) in enumerate(everyone):
+        if rank == trial.ranks.rank:
+            continue
+        if _WORSE.index(outcome) > _WORSE.index(result.outcome):
+            result.outcome, result.reason = outcome, f"rank {rank}: {reason}"
+        result.warnings += [f"rank {rank}: {each}" for each in warnings if _numberless(each) not in said]
+        said.update(map(_numberless, warnings))
+        for axis, proof in proofs.items():
+            if result.evidence.get(axis, {}).get("holds", True):
+                result.evidence[axis] = {**proof, "reason": f"rank {rank}: {proof['reason']}"}
+
+
+def _numberless(warning: str) -> str:
+    """A warning by which ranks that say the same with other numbers are known to agree."""
+    return re.sub(r"\d+", "", warning)
 
 
 def gather_evidence(trial: TrainingRun, some_techniques: Iterable[Technique], result: TrialResult) -> None:
@@ -209,8 +239,10 @@ def _data(trial: TrainingRun) -> dict[str, Any]:
     return {"data_sha256": about.sha256, "data_tokeniser": about.tokeniser}
 
 
-def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
-    """What spoils the window's numbers."""
+def _judge_window(
+    trial: TrainingRun, measured: Measured, result: TrialResult, everyone: list[dict[str, Any]]
+) -> None:  # fmt: skip
+    """What spoils the window's numbers, as far as this rank sees; `everyone`: what each rank measured."""
     compiled = measured.compile_in_window
     if compiled.get("graphs") or compiled.get("frames"):
         result.outcome = Outcome.INVALID
@@ -226,6 +258,7 @@ def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -
         result.warnings.append("the loss is not finite")
     if words := held_up(measured.figures.get("host", {})):
         result.warnings.append(words)
-    retries = measured.figures.get("allocator_retries", 0)
-    if retries:
-        result.warnings.append(f"the allocator had to empty its cache {retries} times inside the window")
+    most = max(everyone, key=lambda each: int(each["allocator_retries"]))
+    if retries := most["allocator_retries"]:
+        where = f" on rank {most['rank']}" if len(everyone) > 1 else ""
+        result.warnings.append(f"the allocator had to empty its cache {retries} times inside the window{where}")

@@ -27,11 +27,14 @@ def test_a_job_is_as_fast_as_its_slowest_rank_and_as_large_as_its_fullest(monkey
     total = run.parameter_counts["total"]
     everyone = [
         {"rank": 0, "window_seconds": 2.0, "tokens": 100, "samples": 10, "useful_tokens": 80, "losses": [1.0, 3.0],
-         "peak_host_bytes": 7, "model_state_bytes": {"before_step": 10.0 * total, "after_step": 8.0 * total}},
+         "peak_host_bytes": 7, "allocator_retries": 1,
+         "model_state_bytes": {"before_step": 10.0 * total, "after_step": 8.0 * total}},
         {"rank": 1, "window_seconds": 4.0, "tokens": 300, "samples": 30, "useful_tokens": 120, "losses": [3.0, 5.0],
-         "peak_host_bytes": 9, "model_state_bytes": {"before_step": 20.0 * total, "after_step": 6.0 * total}},
+         "peak_host_bytes": 9, "allocator_retries": 4,
+         "model_state_bytes": {"before_step": 20.0 * total, "after_step": 6.0 * total}},
         {"rank": 2, "window_seconds": 3.0, "tokens": 0, "samples": 0, "useful_tokens": 0, "losses": [],
-         "peak_host_bytes": 8, "model_state_bytes": {"before_step": 1.0 * total, "after_step": 1.0 * total}},
+         "peak_host_bytes": 8, "allocator_retries": 0,
+         "model_state_bytes": {"before_step": 1.0 * total, "after_step": 1.0 * total}},
     ]  # fmt: skip
     monkeypatch.setattr(kind.group, "gather", lambda mine, ranks: everyone)
     result = TrialResult(outcome=Outcome.OK)
@@ -42,6 +45,8 @@ def test_a_job_is_as_fast_as_its_slowest_rank_and_as_large_as_its_fullest(monkey
     assert result.measured["losses"] == [2.0, 4.0], "the mean of the ranks that have one"
     assert result.measured["peak_host_bytes"] == 9
     assert (figures["bytes_per_parameter"], figures["bytes_per_parameter_after_step"]) == (20.0, 8.0)
+    assert figures["allocator_retries"] == 4
+    assert "the allocator had to empty its cache 4 times inside the window on rank 1" in result.warnings
 
 
 def test_compilation_is_what_warm_up_takes_beyond_as_many_steps_of_the_window() -> None:
