@@ -269,6 +269,15 @@ class TestTwoRanks:
         assert sharded.measured["parameters"] == whole.measured["parameters"]
         assert sharded.measured["losses"] == pytest.approx(whole.measured["losses"], abs=1e-2)
 
+    def test_ranks_make_one_step_before_the_profiled_one_and_every_count_of_steps_holds(self, run_ranks: Ranks) -> None:
+        asked: dict[str, Any] = {"parallel": "ddp", "monitor": "item", "schedule": "cosine", "optimizer": "fused"}
+        two, one = (run_ranks(devices=devices, **asked) for devices in (2, 1))
+        for each in (two, one):
+            assert each.outcome is Outcome.OK, each.reason
+            assert each.evidence["optimizer"]["facts"]["operators"]["fused"] == 1, "of one step"
+        steps = [each.evidence["schedule"]["facts"]["steps"] for each in (two, one)]
+        assert steps[0] == steps[1] + 1
+
     def test_a_compilation_in_the_window_of_any_rank_spoils_it(self, run_ranks: Ranks) -> None:
         """The others wait for that rank in their collectives: their windows are no better."""
         result = run_ranks(sabotage="second rank compiles in the window", parallel="ddp", devices=2)

@@ -127,7 +127,7 @@ def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: Trial
 
     Evidence that does not hold makes the trial inert.
     """
-    trial.profile = profile_step(trial.step, trial.device)
+    trial.profile = profile_step(trial.step, trial.device, ranks=trial.ranks.world_size)
     steps = result.measured["step_seconds"]
     result.measured["figures"]["breakdown"] = breakdown(trial.profile, math.fsum(steps) / len(steps))
     if trial.own is None:
