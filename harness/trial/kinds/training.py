@@ -156,6 +156,7 @@ def judge_together(trial: TrainingRun, result: TrialResult) -> None:
         for axis, proof in proofs.items():
             if result.evidence.get(axis, {}).get("holds", True):
                 result.evidence[axis] = {**proof, "reason": f"rank {rank}: {proof['reason']}"}
+    group.settle(trial.ranks)
 
 
 def _numberless(warning: str) -> str:
