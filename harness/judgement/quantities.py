@@ -116,6 +116,8 @@ def state_per_parameter(record: Record, _view: str = "") -> float | None:
 def _resident(states: dict[str, Any]) -> float | None:
     if MOMENT in states:
         return numeric(states[MOMENT])
+    if "gradients" not in states:  # without them the others are no state before the step
+        return None
     parts = [numeric(states[kind]) for kind in STATE_KINDS if kind in states]
     return math.fsum(part for part in parts if part is not None) if parts else None
 

@@ -136,7 +136,7 @@ def gradient_health(run: TrainingRun) -> dict[str, int]:
     # the largest entry as a norm, which needs no copy of the gradient as `abs().max()` does
     norms = [torch.linalg.vector_norm(part.detach(), ord=math.inf) for part in parts if part.numel()]
     largest = torch.stack([norm.float() for norm in norms]).tolist()
-    scale = run.scaler.get_scale() if run.scaler is not None else 1.0
+    scale = run.loss_scale()
     return {
         "bad_gradients": sum(not math.isfinite(each) for each in largest),
         "zero_gradients": sum(each / scale < ZERO for each in largest),

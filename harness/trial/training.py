@@ -69,6 +69,10 @@ class TrainingRun:
         """Entered around each forward (autocast)."""
         self.scaler: Any = None
         """A GradScaler, for fp16."""
+        self.loss_scale: Callable[[], float] = lambda: (
+            float(self.scaler.get_scale()) if self.scaler is not None else 1.0
+        )
+        """What the loss, and so `gradient_tensors`, is multiplied by."""
         self.prepare_batch: Callable[[Batch], Batch] = lambda batch: batch
         """Applied to a batch on the device before the model sees it."""
 
@@ -127,7 +131,7 @@ class TrainingRun:
         self.own_gradients = False
         """True where an engine keeps gradients in buffers of its own, away from `parameter.grad`."""
         self.gradient_tensors: Callable[[], Iterable[Any]] = self._gradients
-        """This rank's gradients between backward and the optimizer's step."""
+        """This rank's gradients between backward and the optimizer's step: no copies, so scaled as the loss is."""
         self.state_parts: Callable[[], dict[str, Iterable[Any]]] = dict
         """Tensors of model state by kind, where an engine keeps some that the model and the optimizer do not show."""
         self.bucket_bytes: Callable[[], int] = int
@@ -259,7 +263,7 @@ class TrainingRun:
         norm = float(torch.nn.utils.get_total_norm([part.float() for part in parts])) if parts else 0.0
         if self.split_gradients:
             norm = math.sqrt(sum(each * each for each in group.gather(norm, self.ranks)))
-        return norm / (self.scaler.get_scale() if self.scaler is not None else 1.0)
+        return norm / self.loss_scale()
 
     def optimizer_tensors(self) -> list[Any]:
         """Tensors of the optimizer's state on this rank."""

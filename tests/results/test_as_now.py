@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.results.as_now import PADDED, UNSEEN, WITH_WEIGHTS
+from harness.judgement.quantities import state_per_parameter
+from harness.results.as_now import DOUBLED, PADDED, UNSEEN, WITH_WEIGHTS
 from harness.results.lines import read_lines, write_lines
 from harness.results.record import Record
 from harness.results.store import Store
@@ -81,3 +82,24 @@ def test_activations_among_which_gathered_weights_were_counted_are_none_any_more
     (read,) = read_lines(tmp_path / "a.jsonl")
     assert ("activations" in read.model_state_bytes) is kept
     assert read.missing.get("activations") == (None if kept else WITH_WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("config", "states", "kept"),
+    [("as-printed", {}, False), ("as-printed", {"gathered": 0.0}, True), ("ours", {}, True)],
+)
+def test_gradients_that_counted_twice_under_a_loss_scale_are_none_any_more(
+    tmp_path: Path, config: str, states: dict[str, float], kept: bool
+) -> None:
+    (record,) = many_records(1)
+    held = {**states, "parameters": 237.0, "gradients": 475.0, "before_step": 2136.0, "after_step": 1661.0}
+    record = replace(record, cell={**record.cell, "deepspeed_config": config}, model_state_bytes=held,
+                     ranks=[{"rank": 0, "model_state_bytes": held}], parameters={"total": 118, "trainable": 118},
+                     figures={**record.figures, "bytes_per_parameter": 18.0})  # fmt: skip
+    write_lines([record], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    for found in (read.model_state_bytes, read.ranks[0]["model_state_bytes"]):
+        assert found == (held if kept else {"parameters": 237.0, "after_step": 1661.0})
+    assert ("bytes_per_parameter" in read.figures) is kept
+    assert read.missing.get("model_state_ratio") == (None if kept else DOUBLED)
+    assert state_per_parameter(read) == (pytest.approx(2136 / 118) if kept else None)

@@ -86,7 +86,7 @@ def test_a_round_that_does_not_look_says_so() -> None:
 def test_a_captured_gradient_is_unscaled_and_a_copy() -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     model.weight.grad = torch.tensor([[8.0, 16.0]])
-    run: Any = SimpleNamespace(scaler=SimpleNamespace(get_scale=lambda: 8.0), plain_model=model)
+    run: Any = SimpleNamespace(loss_scale=lambda: 8.0, plain_model=model)
     assert capture(run)["weight"].tolist() == [[1.0, 2.0]]
     assert model.weight.grad.tolist() == [[8.0, 16.0]], "the optimizer's step finds it as it was"
 
