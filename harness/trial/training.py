@@ -101,6 +101,11 @@ class TrainingRun:
         self.optimizer: Any = None
 
     def _start_step(self) -> None:
+        self._start_parts()
+        self._start_division()
+        self._start_state()
+
+    def _start_parts(self) -> None:
         """The parts of a step, which an engine may take over, and the hooks around it."""
         self.micro_step: Callable[[Batch], torch.Tensor] = self._micro_step
         self.backward: Callable[[torch.Tensor], None] = self._backward
@@ -114,7 +119,6 @@ class TrainingRun:
         self.copy: Callable[[Batch], Batch] = self._copy
         self.wrap_batches: Callable[[Iterator[Batch]], Iterator[Batch]] = lambda batches: batches
         """Around the loader's iterator (copying ahead on a side stream)."""
-        self._start_division()
 
     def _start_division(self) -> None:
         """Several devices: what a way of dividing the work changes about this rank."""
@@ -130,6 +134,9 @@ class TrainingRun:
         """True where each rank holds another part of the gradient."""
         self.own_gradients = False
         """True where an engine keeps gradients in buffers of its own, away from `parameter.grad`."""
+
+    def _start_state(self) -> None:
+        """Where gradients and state lie, and what is noted of them."""
         self.gradient_tensors: Callable[[], Iterable[Any]] = self._gradients
         """This rank's gradients between backward and the optimizer's step: no copies, so scaled as the loss is."""
         self.state_parts: Callable[[], dict[str, Iterable[Any]]] = dict
@@ -156,6 +163,17 @@ class TrainingRun:
         self._useful: list[int | torch.Tensor] = []
         self.samples = 0
         self.steps_done = 0
+
+    def let_go(self) -> None:
+        """Hold on to nothing that lies on the device: model, optimizer, and what techniques hung around the step."""
+        self.model = self.plain_model = nn.Module()
+        self.call = lambda **_: None
+        self.optimizer = self.loader_iterator = None
+        self.batches = iter(())
+        self._start_parts()
+        self._start_state()
+        if self.own is not None:
+            self.own.let_go()
 
     # -- the step -----------------------------------------------------------------------------------------------------
 

@@ -214,12 +214,7 @@ def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult)
 
 def free(trial: TrainingRun) -> None:
     """Give the model's and the optimizer's memory back."""
-    trial.model = trial.plain_model = torch.nn.Module()
-    trial.call = lambda **_: None
-    trial.optimizer = trial.loader_iterator = None
-    trial.batches = iter(())
-    if trial.own is not None:
-        trial.own.let_go()
+    trial.let_go()
     gc.collect()
     memory.reset_peaks(trial.device)
 
