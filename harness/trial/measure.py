@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MARKS_A_STEP = 8
 #: A gradient whose largest entry is below counts as none, as D3's diagnose_gradients has it.
 ZERO = 1e-8
-_REPLAYED = "CUDA graphs keep activations in memory of their own, which the allocator does not see at a replay"
+REPLAYED = "CUDA graphs keep activations in memory of their own, which the allocator does not see at a replay"
 
 
 @dataclass(kw_only=True)
@@ -185,7 +185,7 @@ def _keep_activations(run: TrainingRun, measured: Measured, grown: int) -> None:
     """What the allocator grew by in forward, gathered weights apart, where that is what backward was left."""
     measured.model_state.pop("activations", None)
     if run.cell["compile"] in WITH_GRAPHS:
-        measured.missing["activations"] = _REPLAYED
+        measured.missing["activations"] = REPLAYED
     elif grown <= 0:
         measured.missing["activations"] = "the allocator's count did not grow in forward"
     else:

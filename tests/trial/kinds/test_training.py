@@ -14,6 +14,7 @@ from harness.trial.kinds import training as kind
 from harness.trial.measure import Measured, measure
 from harness.trial.measure import _count_activations as count_activations
 from harness.trial.outcome import Outcome
+from harness.trial.profile import Profile
 from harness.trial.ranks import Ranks, disconnect
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun, build
@@ -115,3 +116,21 @@ def test_weights_that_forward_gathers_are_no_activations(monkeypatch: pytest.Mon
     finally:
         disconnect()
     assert measured.model_state == {"activations": 5_000, "gathered": root}
+
+
+@pytest.mark.parametrize("launches", [0, 1])
+def test_activations_of_a_step_that_replays_graphs_of_its_own_are_left_out(
+    launches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With compile=off the graphs are the user's: what forward allocates beside the replay is not what it leaves."""
+    profiled = kind.profile_step
+
+    def with_launches(*arguments: Any, **named: Any) -> Profile:
+        profile = profiled(*arguments, **named)
+        profile.operators.update({"cudaGraphLaunch": launches} if launches else {})
+        return profile
+
+    monkeypatch.setattr(kind, "profile_step", with_launches)
+    result = run_trial()
+    assert ("activations" in result.measured["model_state_bytes"]) is not bool(launches)
+    assert ("activations" in result.missing) is bool(launches)
