@@ -36,6 +36,8 @@ from harness.results.record import Record
 
 #: Words that stand for measurements; the others say why there are none.
 MEASURED = frozenset(Word) - {Word.NOT_RUN, Word.NOT_COMPARABLE, Word.NOT_TESTABLE}
+#: Metrics whose figure has another name where a record says why it is missing.
+_RECORDED = {"activation_saved": "activations", "energy_ratio": "energy_joules_per_token"}
 
 
 def judge(records: Iterable[Record], claims: Claims) -> Judgement:
@@ -138,7 +140,7 @@ def _lacking(claim: Claim, metric: Metric, site: Site) -> Finding:
     this code made them, and one that measures it can run."""
     trials = [trial for arm in site.arms for trial in arm.trials]
     names = [name for trial in trials for name in trial.missing]
-    wanted = f"peak_{claim.view}_bytes" if metric.uses_view else metric.name
+    wanted = f"peak_{claim.view}_bytes" if metric.uses_view else _RECORDED.get(metric.name, metric.name)
     reasons = [trial.missing[wanted] for trial in trials if wanted in trial.missing]
     if not reasons and metric.name.startswith("figure"):
         figure = metric.name.partition(":")[2]

@@ -96,10 +96,11 @@ def memory_share(record: Record, view: str) -> float | None:
 
 
 def state(kind: str) -> Callable[[Record, str], float | None]:
-    """Bytes of one kind of model state (`parameters`, `activations`, …)."""
+    """Bytes of one kind of model state (`parameters`, `activations`, …); none at all are no figure."""
 
     def read(record: Record, _view: str = "") -> float | None:
-        return numeric(record.model_state_bytes.get(kind))
+        held = numeric(record.model_state_bytes.get(kind))
+        return held if held is not None and held > 0 else None
 
     return read
 
@@ -115,6 +116,8 @@ def state_per_parameter(record: Record, _view: str = "") -> float | None:
 def _resident(states: dict[str, Any]) -> float | None:
     if MOMENT in states:
         return numeric(states[MOMENT])
+    if "gradients" not in states:  # without them the others are no state before the step
+        return None
     parts = [numeric(states[kind]) for kind in STATE_KINDS if kind in states]
     return math.fsum(part for part in parts if part is not None) if parts else None
 

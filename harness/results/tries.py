@@ -80,7 +80,7 @@ class Tries:
             check_room(finished, (Path(spec.record_path).parent, Path(spec.cache_directory)))
         _check_unchanged(trial)
         window = finished.result.window if finished.result is not None else None
-        figures = device_figures(samples, window)
+        figures = device_figures(samples, window, devices=len(devices))
         held = peak_within(loader, window)
         seen = {"peak_loader_bytes": held} if held else {}
         return assemble.record_of(trial, finished, figures, at=at, circumstances=circumstances, seen=seen)

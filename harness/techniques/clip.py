@@ -82,8 +82,7 @@ def norms_of_a_large_step(run: TrainingRun, wanted: float) -> tuple[float, float
 
     def note() -> None:
         # the hooks before this one have unscaled the gradient, if there is a scaler
-        loss_scale = run.scaler.get_scale() if run.scaler is not None else 1.0
-        norms.append(run.gradient_norm() * loss_scale)
+        norms.append(run.gradient_norm() * run.loss_scale())
 
     hooks = list(run.before_optimizer)
     run.before_optimizer[:] = [enlarge, *hooks, note]

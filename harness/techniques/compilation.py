@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _REGION = "Torch-Compiled Region"
 #: Where the loss is the user's: what it may have done.
 _CAPTURED = "; does loss call the model that it is given, and not one that it took from build?"
-_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
+#: Modes with CUDA graphs.
+WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 #: Key and name of our own count among torch's counters: CUDA graphs that were recorded.
 RECORDED = ("claimbench", "cuda_graphs_recorded")
 
@@ -55,14 +56,14 @@ class Compilation(Technique):
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["compile"]
-        if setting in _WITH_GRAPHS and not environment.has_gpu:
+        if setting in WITH_GRAPHS and not environment.has_gpu:
             return f"compile={setting} works through CUDA graphs and needs a GPU; use compile=default on a CPU"
-        if setting in _WITH_GRAPHS and cell.number("accumulation") > 1:
+        if setting in WITH_GRAPHS and cell.number("accumulation") > 1:
             return (
                 f"compile={setting} with accumulation={cell['accumulation']}: torch's CUDA graphs write a micro-batch's"
                 " gradients over those of the one before (pytorch#169545); use compile=default, or accumulation=1"
             )
-        if setting in _WITH_GRAPHS and cell["batching"] in ("padded", "token-budget"):
+        if setting in WITH_GRAPHS and cell["batching"] in ("padded", "token-budget"):
             return (
                 f"compile={setting} with batching={cell['batching']}: a CUDA graph is of one shape, and each length of "
                 "a batch would be recorded anew inside the window; use compile=default, or batching=packed"
@@ -78,7 +79,7 @@ class Compilation(Technique):
         if setting == "off":
             return
         torch._dynamo.reset()
-        if setting in _WITH_GRAPHS:
+        if setting in WITH_GRAPHS:
             _count_recordings()
         compiled: Any = torch.compile(run.call, mode=None if setting == "default" else setting)
         run.call = compiled

@@ -17,18 +17,18 @@ def show(run: TrainingRun) -> None:
     run.split_gradients = getattr(optimizer, "averaged_gradients", None) is not None
     if run.split_gradients:
         run.gradient_tensors = lambda: list(held_gradients(run.optimizer))
+        run.loss_scale = lambda: float(getattr(run.optimizer, "loss_scale", 1.0) or 1.0)
     run.state_parts = lambda: state_parts(run)
 
 
 def held_gradients(optimizer: Any) -> Iterable[torch.Tensor]:
-    """This rank's share of the averaged gradient, unscaled, between backward and the step (stages 1 to 3)."""
-    scale = float(getattr(optimizer, "loss_scale", 1.0) or 1.0)
+    """This rank's share of the averaged gradient between backward and the step (stages 1 to 3), scaled as the loss is:
+    the engine's own buffers, so that what is counted or changed is what it holds."""
     offloaded = bool(getattr(optimizer, "cpu_offload", False))
     held: Any = optimizer.averaged_gradients
     if offloaded:
         held = [part.grad for part in optimizer.single_partition_of_fp32_groups]
-    for gradient in _tensors_in(held):
-        yield gradient if scale == 1.0 else gradient / scale
+    yield from _tensors_in(held)
 
 
 def state_parts(run: TrainingRun) -> dict[str, Iterable[Any]]:

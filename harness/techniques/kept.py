@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+#: In `model_state_bytes` of a GPU: weights that forward gathered from shards and still held at its end. The allocator
+#: counted them with the activations, which are without them.
+GATHERED = "gathered"
+
 
 def gradient_of(parameter: Any) -> Any:
     """The gradient between backward and the optimizer's step, or None.

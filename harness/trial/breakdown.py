@@ -62,7 +62,8 @@ def breakdown(profile: Profile, step_seconds: float) -> dict[str, Any]:
 
     Returns:
         `seconds` by category, `step_seconds` (measured), `profiled_seconds` (busy on a GPU, the whole step on a CPU),
-        and `sum_over_step`: the categories' sum over the measured step. Above 1.05 the profiled step was another one.
+        and `sum_over_step`: the categories' sum over the measured step. Far from 1 the profiled step was another one;
+        `judgement.why` says more.
     """
     on_gpu = any(span.on_device and not span.note for span in profile.spans)
     seconds = _on_device(profile.spans) if on_gpu else _on_host(profile.spans)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.trial.nvml import Reading
@@ -107,8 +107,14 @@ def _least_unexplained(readings: Sequence[Reading | None]) -> int:
     return min(used - sum(size or 0 for size in sizes) for used, sizes in looks if used is not None)
 
 
-def device_figures(samples: Sequence[DeviceSamples], window: tuple[float, float] | None) -> DeviceFigures:
-    """Put the devices of one trial together. `window` is None where the trial never got that far."""
+def device_figures(
+    samples: Sequence[DeviceSamples], window: tuple[float, float] | None, *, devices: int = 0
+) -> DeviceFigures:
+    """Put the devices of one trial together. `window` is None where the trial never got that far.
+
+    `devices`: of the trial, where more than those that were read may have worked: a job over several nodes reads those
+    of its first node. What all devices take together is then not known.
+    """
     if not samples:
         reason = "no GPU that NVML can read was used"
         return DeviceFigures(
@@ -121,7 +127,16 @@ def device_figures(samples: Sequence[DeviceSamples], window: tuple[float, float]
         reason = "the trial ended before its window did"
         missing = dict.fromkeys(("utilisation", "energy_joules_per_token"), reason)
         return DeviceFigures(peak_device_bytes=peak_device_bytes, clocks={"foreign": foreign}, missing=missing)
-    return _window_figures(samples, window, peak_device_bytes, foreign)
+    figures = _window_figures(samples, window, peak_device_bytes, foreign)
+    return figures if len(samples) >= devices else _without_sums(figures, f"{len(samples)} of its {devices} devices")
+
+
+def _without_sums(figures: DeviceFigures, metered: str) -> DeviceFigures:
+    reason = f"a trial over several nodes is metered on the first, and that is {metered}"
+    return replace(
+        figures, energy_joules=None, power_watts=None, clocks={**figures.clocks, "power_watts": None},
+        missing={**figures.missing, "energy_joules_per_token": reason},
+    )  # fmt: skip
 
 
 def _window_figures(

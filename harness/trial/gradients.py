@@ -57,7 +57,7 @@ def why_skipped(run: TrainingRun) -> str | None:
 
 def capture(run: TrainingRun) -> Gradient:
     """The present gradients of a run, whole and unscaled, on the CPU. Called between backward and the update."""
-    scale = run.scaler.get_scale() if run.scaler is not None else 1.0
+    scale = run.loss_scale()
     found: Gradient = {}
     for name, parameter in parameters_of(run.plain_model).items():
         if parameter.grad is not None:
@@ -99,7 +99,7 @@ def compare(run: TrainingRun, mine: Gradient, shapes: Shapes, folder: Path) -> d
         return {"skipped": str(reason)}
     error = relative_error(mine, reference)
     # with the cell's own loss scale: fp16 without one loses what is small
-    scale = run.scaler.get_scale() if run.scaler is not None else 1.0
+    scale = run.loss_scale()
     eager = _gradient(run, parts, shapes, dtype=run.parameter_dtype, contexts=run.forward_contexts, scale=scale)
     return {
         "reference": "fp32 eager",

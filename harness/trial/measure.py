@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from harness.techniques.compilation import RECORDED
-from harness.techniques.kept import SavedActivations, entries_of
+from harness.techniques.compilation import RECORDED, WITH_GRAPHS
+from harness.techniques.kept import GATHERED, SavedActivations, entries_of
 from harness.trial import gradients, memory
 from harness.trial import ranks as group
 from harness.trial.clock import CudaClock, Times
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MARKS_A_STEP = 8
 #: A gradient whose largest entry is below counts as none, as D3's diagnose_gradients has it.
 ZERO = 1e-8
+REPLAYED = "CUDA graphs keep activations in memory of their own, which the allocator does not see at a replay"
 
 
 @dataclass(kw_only=True)
@@ -40,6 +41,8 @@ class Measured:
     compile_in_window: dict[str, int] = field(default_factory=dict)
     compiled: dict[str, int] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    """Figures that could not be had → why."""
 
 
 def measure(run: TrainingRun) -> Measured:
@@ -142,7 +145,7 @@ def gradient_health(run: TrainingRun) -> dict[str, int]:
     found = [entries for part in parts if (entries := [each for each in part if each is not None])]
     if not found:
         return {}
-    scale = run.scaler.get_scale() if run.scaler is not None else 1.0
+    scale = run.loss_scale()
     return {
         "bad_gradients": sum(not all(map(math.isfinite, entries)) for entries in found),
         "zero_gradients": sum(all(each / scale < ZERO for each in entries) for entries in found),
@@ -175,8 +178,13 @@ def _count_activations(run: TrainingRun, measured: Measured) -> None:
     def counted(batch: Any) -> torch.Tensor:
         before = memory.allocated(run.device)
         if before is not None:
+            there: set[int] = set()
+            memory.tensor_bytes(run.model.parameters(), run.device, there)
             loss = plain(batch)
-            measured.model_state["activations"] = float((memory.allocated(run.device) or 0) - before)
+            grown = (memory.allocated(run.device) or 0) - before
+            gathered = memory.tensor_bytes(run.model.parameters(), run.device, there)
+            measured.model_state[GATHERED] = float(gathered)
+            _keep_activations(run, measured, grown - gathered)
             return loss
         with SavedActivations(run.model.parameters()) as saved:
             loss = plain(batch)
@@ -189,3 +197,14 @@ def _count_activations(run: TrainingRun, measured: Measured) -> None:
         run.step()
     finally:
         del run.forward
+
+
+def _keep_activations(run: TrainingRun, measured: Measured, grown: int) -> None:
+    """What the allocator grew by in forward, gathered weights apart, where that is what backward was left."""
+    measured.model_state.pop("activations", None)
+    if run.cell["compile"] in WITH_GRAPHS:
+        measured.missing["activations"] = REPLAYED
+    elif grown <= 0:
+        measured.missing["activations"] = "the allocator's count did not grow in forward"
+    else:
+        measured.model_state["activations"] = float(grown)

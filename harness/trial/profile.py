@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,9 @@ import torch
 
 #: Names on the host's side that say something: operators, the flash-attn package's, and launches of CUDA graphs.
 _OPERATORS = ("aten::", "flash_attn", "_flash", "cudaGraphLaunch")
+
+#: Around the step that is read, where another one comes before it.
+_STEP = "claimbench: the profiled step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +65,50 @@ def _within(part: str) -> str:
     return (r"(?<!\w)" if "::" in part else "") + re.escape(part)
 
 
-def profile_step(step: Callable[[], Any], device: torch.device) -> Profile:
-    """Run `step` once under the profiler."""
+def profile_step(step: Callable[[], Any], device: torch.device, *, ranks: int = 1) -> Profile:
+    """Run `step` once under the profiler; of several ranks twice, and what the second did.
+
+    The profilers of ranks start one after the other, and the first collective of the first step waits for the last of
+    them: that step is none of the window's. Every rank must call this.
+    """
     import time
 
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity, profile, record_function
 
     on_gpu = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     with profile(activities=activities) as profiler:
-        start = time.perf_counter()
-        step()
-        if on_gpu:
-            torch.cuda.synchronize(device)
-        wall = time.perf_counter() - start
-    return _read(profiler, wall)
+        if ranks > 1:
+            step()
+            if on_gpu:
+                torch.cuda.synchronize(device)
+        with record_function(_STEP) if ranks > 1 else nullcontext():
+            start = time.perf_counter()
+            step()
+            if on_gpu:
+                torch.cuda.synchronize(device)
+            wall = time.perf_counter() - start
+    # kineto's own events: building the tree of events() costs seconds for a step of ten thousand operators
+    events = profiler.profiler.kineto_results.events()
+    return _read(_of_the_marked_step(events) if ranks > 1 else events, wall)
 
 
-def _read(profiler: Any, wall: float) -> Profile:
+def _of_the_marked_step(events: Iterable[Any]) -> list[Any]:
+    """What began in the marked step, without the mark itself."""
+    marks = [event for event in events if event.name() == _STEP]
+    start, end = next(
+        (mark.start_ns(), mark.end_ns()) for mark in marks if mark.device_type() == torch.autograd.DeviceType.CPU
+    )
+    return [event for event in events if start <= event.start_ns() <= end and event.name() != _STEP]
+
+
+def _read(events: Iterable[Any], wall: float) -> Profile:
     kernels: Counter[str] = Counter()
     operators: Counter[str] = Counter()
     seconds: dict[str, float] = {}
     streams: dict[str, set[int]] = {}
     spans: list[Span] = []
     launchers: dict[int, str] = {}
-    # kineto's own events: building the tree of events() costs seconds for a step of ten thousand operators
-    events = profiler.profiler.kineto_results.events()
     for event in events:
         on_host = event.device_type() == torch.autograd.DeviceType.CPU
         # calls of the driver are numbered apart from operators, and would take their places

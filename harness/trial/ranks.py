@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,6 +69,19 @@ def gather(value: Any, ranks: Ranks) -> list[Any]:
     values: list[Any] = [None] * ranks.world_size
     dist.all_gather_object(values, value)
     return values
+
+
+def settle(ranks: Ranks) -> None:
+    """Wait until every rank has come out of the last collective: one that left while another still read from it would
+    end that one's trial, as gloo takes a closed connection for a fault."""
+    if ranks.world_size == 1:
+        return
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    with contextlib.suppress(RuntimeError):  # the rank that holds the store is gone: all have said that they are out
+        store = _get_default_store()
+        store.set(f"claimbench/settled/{ranks.rank}", "")
+        store.wait([f"claimbench/settled/{rank}" for rank in range(ranks.world_size)])
 
 
 def disconnect() -> None:

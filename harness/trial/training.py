@@ -69,6 +69,10 @@ class TrainingRun:
         """Entered around each forward (autocast)."""
         self.scaler: Any = None
         """A GradScaler, for fp16."""
+        self.loss_scale: Callable[[], float] = lambda: (
+            float(self.scaler.get_scale()) if self.scaler is not None else 1.0
+        )
+        """What the loss, and so `gradient_tensors`, is multiplied by."""
         self.prepare_batch: Callable[[Batch], Batch] = lambda batch: batch
         """Applied to a batch on the device before the model sees it."""
 
@@ -99,6 +103,11 @@ class TrainingRun:
         self.optimizer: Any = None
 
     def _start_step(self) -> None:
+        self._start_parts()
+        self._start_division()
+        self._start_state()
+
+    def _start_parts(self) -> None:
         """The parts of a step, which an engine may take over, and the hooks around it."""
         self.micro_step: Callable[[Batch], torch.Tensor] = self._micro_step
         self.backward: Callable[[torch.Tensor], None] = self._backward
@@ -112,7 +121,6 @@ class TrainingRun:
         self.copy: Callable[[Batch], Batch] = self._copy
         self.wrap_batches: Callable[[Iterator[Batch]], Iterator[Batch]] = lambda batches: batches
         """Around the loader's iterator (copying ahead on a side stream)."""
-        self._start_division()
 
     def _start_division(self) -> None:
         """Several devices: what a way of dividing the work changes about this rank."""
@@ -128,8 +136,11 @@ class TrainingRun:
         """True where each rank holds another part of the gradient."""
         self.own_gradients = False
         """True where an engine keeps gradients in buffers of its own, away from `parameter.grad`."""
+
+    def _start_state(self) -> None:
+        """Where gradients and state lie, and what is noted of them."""
         self.gradient_tensors: Callable[[], Iterable[Any]] = self._gradients
-        """This rank's gradients between backward and the optimizer's step."""
+        """This rank's gradients between backward and the optimizer's step: no copies, so scaled as the loss is."""
         self.state_parts: Callable[[], dict[str, Iterable[Any]]] = dict
         """Tensors of model state by kind, where an engine keeps some that the model and the optimizer do not show."""
         self.bucket_bytes: Callable[[], int] = int
@@ -153,6 +164,17 @@ class TrainingRun:
         self._useful: list[SupportsInt] = []
         self.samples = 0
         self.steps_done = 0
+
+    def let_go(self) -> None:
+        """Hold on to nothing that lies on the device: model, optimizer, and what techniques hung around the step."""
+        self.model = self.plain_model = nn.Module()
+        self.call = lambda **_: None
+        self.optimizer = self.loader_iterator = None
+        self.batches = iter(())
+        self._start_parts()
+        self._start_state()
+        if self.own is not None:
+            self.own.let_go()
 
     # -- the step -----------------------------------------------------------------------------------------------------
 
@@ -267,7 +289,7 @@ class TrainingRun:
         norm = float(torch.nn.utils.get_total_norm([part.float() for part in parts])) if parts else 0.0
         if self.split_gradients:
             norm = math.sqrt(sum(each * each for each in group.gather(norm, self.ranks)))
-        return norm / (self.scaler.get_scale() if self.scaler is not None else 1.0)
+        return norm / self.loss_scale()
 
     def optimizer_tensors(self) -> list[Any]:
         """Tensors of the optimizer's state on this rank."""

@@ -603,6 +603,21 @@ def test_memory_is_judged_on_the_view_that_the_claim_names() -> None:
     assert (reserved.word, device.word) == (Word.CONFIRMED, Word.REFUTED_BELOW)
 
 
+@pytest.mark.parametrize(
+    ("metric", "recorded"), [("activation_saved", "activations"), ("energy_ratio", "energy_joules_per_token")]
+)
+def test_a_figure_that_is_missing_is_not_testable_for_the_records_own_reason(metric: str, recorded: str) -> None:
+    missing = {"mfu": "no peak", recorded: "nobody could see it"}
+    records = [
+        replace(each, model_state_bytes={**each.model_state_bytes, "activations": 0.0}, energy_joules_per_token=None,
+                missing=missing) if each.arm == "precision=bf16" else each
+        for each in make_records([study()])
+    ]  # fmt: skip
+    found = verdict_on(make_claim(metric=metric, range=[0.3, 1.0]), records)
+    assert found.word is Word.NOT_TESTABLE
+    assert found.reason == f"the records have no figure for {metric}: nobody could see it"
+
+
 def test_a_share_of_the_cell_alone_needs_no_baseline() -> None:
     found = verdict_on(
         make_claim(metric="data_wait_share", form="at-most", bound=0.1, range=None), make_records([study()])

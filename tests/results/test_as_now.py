@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.results.as_now import PADDED
+from harness.judgement.quantities import state_per_parameter
+from harness.results.as_now import DOUBLED, PADDED, UNSEEN, WITH_WEIGHTS
 from harness.results.lines import read_lines, write_lines
 from harness.results.record import Record
 from harness.results.store import Store
@@ -45,3 +47,59 @@ def test_an_mfu_that_counted_padding_is_none_any_more(
         assert found.hfu == hfu
         assert (found.missing.get("mfu") == PADDED) is not kept
         assert found.tokens_per_second == record.tokens_per_second
+
+
+@pytest.mark.parametrize(("held", "kept"), [(0.0, False), (-512.0, False), (3636.0, True)])
+def test_activations_that_the_allocator_did_not_see_are_none_any_more(tmp_path: Path, held: float, kept: bool) -> None:
+    (record,) = many_records(1)
+    states = {"parameters": 12.0, "activations": held}
+    write_lines([replace(record, model_state_bytes=states)], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    assert read.model_state_bytes == (states if kept else {"parameters": 12.0})
+    assert read.missing.get("activations") == (None if kept else UNSEEN)
+
+
+@pytest.mark.parametrize(
+    ("cell", "states", "gpu", "kept"),
+    [
+        ({"parallel": "fsdp", "devices": 2}, {}, True, False),
+        ({"parallel": "fsdp", "devices": 1}, {}, True, False),
+        ({"zero": 3, "devices": 2}, {}, True, False),
+        ({"zero": 3, "devices": 1}, {}, True, True),
+        ({"zero": 2, "devices": 2}, {}, True, True),
+        ({"zero": 3, "devices": 2}, {"gathered": 5.0}, True, True),
+        ({"zero": 3, "devices": 2}, {}, False, True),
+    ],
+)
+def test_activations_among_which_gathered_weights_were_counted_are_none_any_more(
+    tmp_path: Path, cell: dict[str, Any], states: dict[str, float], gpu: bool, kept: bool
+) -> None:
+    (record,) = many_records(1)
+    environment = record.environment if gpu else {**record.environment, "devices": []}
+    record = replace(record, cell={**record.cell, **cell}, environment=environment,
+                     model_state_bytes={**states, "activations": 3634.0})  # fmt: skip
+    write_lines([record], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    assert ("activations" in read.model_state_bytes) is kept
+    assert read.missing.get("activations") == (None if kept else WITH_WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("config", "states", "kept"),
+    [("as-printed", {}, False), ("as-printed", {"gathered": 0.0}, True), ("ours", {}, True)],
+)
+def test_gradients_that_counted_twice_under_a_loss_scale_are_none_any_more(
+    tmp_path: Path, config: str, states: dict[str, float], kept: bool
+) -> None:
+    (record,) = many_records(1)
+    held = {**states, "parameters": 237.0, "gradients": 475.0, "before_step": 2136.0, "after_step": 1661.0}
+    record = replace(record, cell={**record.cell, "deepspeed_config": config}, model_state_bytes=held,
+                     ranks=[{"rank": 0, "model_state_bytes": held}], parameters={"total": 118, "trainable": 118},
+                     figures={**record.figures, "bytes_per_parameter": 18.0})  # fmt: skip
+    write_lines([record], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    for found in (read.model_state_bytes, read.ranks[0]["model_state_bytes"]):
+        assert found == (held if kept else {"parameters": 237.0, "after_step": 1661.0})
+    assert ("bytes_per_parameter" in read.figures) is kept
+    assert read.missing.get("model_state_ratio") == (None if kept else DOUBLED)
+    assert state_per_parameter(read) == (pytest.approx(2136 / 118) if kept else None)

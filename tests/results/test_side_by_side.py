@@ -21,6 +21,7 @@ from harness.results.side_by_side import SideBySide
 from harness.results.store import Store
 from harness.results.workplace import Workplace
 from harness.trial.launch import Launcher, LocalLauncher
+from harness.trial.nvml import Reading
 from harness.trial.outcome import Outcome
 from tests.results.plans import a_block, a_plan
 from tests.trial.notes import living, noted
@@ -55,6 +56,32 @@ def run(store: Store, plan: Plan, environment: Environment = TWO, listener: list
 def uuid(record: Record) -> str:
     (device,) = record.environment["devices"]
     return str(device["uuid"])
+
+
+class SteadyMeter:
+    """A device that takes 650 W."""
+
+    power_limit_watts = 700.0
+
+    def read(self) -> Reading:
+        now = time.monotonic()
+        return Reading(at=now, utilisation=0.9, power_watts=650.0, energy_joules=650.0 * now, used_bytes=4 << 20)
+
+
+@pytest.mark.parametrize(("metered", "watts"), [(2, 1300.0), (1, None)])
+def test_energy_is_that_of_all_devices_of_a_trial_or_none(store: Store, metered: int, watts: float | None) -> None:
+    """A job over several nodes reads the meters of its first node."""
+    carrier = SideBySide(
+        environment=TWO, workplace=Workplace.beside(store.path), make_launcher=child,
+        watch=lambda uuids: [SteadyMeter() for _ in range(metered)],
+    )  # fmt: skip
+    block = a_block(rounds=1, options={"seconds": 0.3}, settings={"devices": 2, "parallel": "ddp"})
+    fill_by(carrier, store, a_plan(block), TWO, options=Options(), on_event=lambda event: None)
+    for record in store.records():
+        assert record.outcome is Outcome.OK, record.reason
+        energy = record.energy_joules_per_token
+        assert energy == (None if watts is None else pytest.approx(watts / record.tokens_per_second, rel=0.01))
+        assert ("1 of its 2 devices" in record.missing.get("energy_joules_per_token", "")) is (watts is None)
 
 
 def test_each_block_runs_on_one_gpu_and_the_blocks_run_at_the_same_time(store: Store) -> None:

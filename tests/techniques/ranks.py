@@ -178,22 +178,6 @@ def _gradients_of_zero() -> None:
     measure.gradient_health = health
 
 
-def _second_rank_compiles() -> None:
-    """Rank 1 compiles something at the second step of its window, as where shapes change."""
-    import torch
-
-    from harness.trial.training import TrainingRun
-
-    plain = TrainingRun.step
-
-    def step(self: TrainingRun) -> None:
-        if self.ranks.rank == 1 and self.steps_done == self.spec.warmup_steps + 1:
-            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-        plain(self)
-
-    TrainingRun.step = step  # type: ignore[method-assign]
-
-
 def _second_rank_is_killed() -> None:
     """Rank 1 is killed at its second step, as the kernel does where memory is short; rank 0's connection breaks."""
     import os
@@ -211,6 +195,44 @@ def _second_rank_is_killed() -> None:
     TrainingRun.step = step  # type: ignore[method-assign]
 
 
+def _second_rank_compiles_in_the_window() -> None:
+    """Rank 1 alone compiles something anew at its fourth step, the second of its window."""
+    import torch
+
+    from harness.trial.training import TrainingRun
+
+    plain = TrainingRun.step
+
+    def step(self: TrainingRun) -> None:
+        if self.ranks.rank == 1 and self.steps_done == 3:
+            torch.compile(lambda x: x + 1, backend="eager")(torch.zeros(2))
+        plain(self)
+
+    TrainingRun.step = step  # type: ignore[method-assign]
+
+
+def _second_rank_does_not_clip() -> None:
+    from harness.techniques.clip import Clip
+
+    plain = Clip.apply
+
+    def apply(self: Clip, cell: Any, run: Any) -> None:
+        if run.ranks.rank != 1:
+            plain(self, cell, run)
+
+    Clip.apply = apply  # type: ignore[method-assign]
+
+
+def _an_allocator_that_counts() -> None:
+    """The count of a GPU's allocator, which grows by a GB whenever it is asked."""
+    from itertools import count
+
+    from harness.trial import memory
+
+    readings = count(10**9, 10**9)
+    memory.allocated = lambda device: next(readings)
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "parallel": _set_but_not_done("parallel", "Parallel"),
     "two micro-batches": _two_micro_batches,
@@ -221,7 +243,9 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "stage 0 that says 2": _stage_nought_that_says_two,
     "a clock that forwards move": _a_clock_that_forwards_move,
     "gradients of zero": _gradients_of_zero,
-    "second rank compiles": _second_rank_compiles,
+    "an allocator that counts": _an_allocator_that_counts,
+    "second rank compiles in the window": _second_rank_compiles_in_the_window,
+    "second rank does not clip": _second_rank_does_not_clip,
     "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,
 }

@@ -240,12 +240,6 @@ class TestTwoRanks:
         figures = result.measured["figures"]
         assert (figures["zero_gradients"], figures["bad_gradients"]) == (zeros, 0), result.reason
 
-    def test_a_window_in_which_any_rank_compiles_is_invalid(self, run_ranks: Ranks) -> None:
-        """Rank 0 waits for it. Only rank 0 was looked at, and the trial was ok."""
-        result = run_ranks(sabotage="second rank compiles", parallel="ddp", devices=2)
-        assert result.outcome is Outcome.INVALID
-        assert result.reason == "1 graphs were compiled inside the window; raise warmup_steps (it is 2)"
-
     def test_fsdp_shards_parameters_gradients_and_moments(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="fsdp", devices=2, accumulation=2, gradient_check=True)
         assert result.outcome is Outcome.OK, result.reason
@@ -329,6 +323,30 @@ class TestTwoRanks:
         assert sharded.evidence["quantization"] == whole.evidence["quantization"]
         assert sharded.measured["parameters"] == whole.measured["parameters"]
         assert sharded.measured["losses"] == pytest.approx(whole.measured["losses"], abs=1e-2)
+
+    def test_ranks_make_one_step_before_the_profiled_one_and_every_count_of_steps_holds(self, run_ranks: Ranks) -> None:
+        asked: dict[str, Any] = {"parallel": "ddp", "monitor": "item", "schedule": "cosine", "optimizer": "fused"}
+        two, one = (run_ranks(devices=devices, **asked) for devices in (2, 1))
+        for each in (two, one):
+            assert each.outcome is Outcome.OK, each.reason
+            assert each.evidence["optimizer"]["facts"]["operators"]["fused"] == 1, "of one step"
+        steps = [each.evidence["schedule"]["facts"]["steps"] for each in (two, one)]
+        assert steps[0] == steps[1] + 1
+
+    def test_a_compilation_in_the_window_of_any_rank_spoils_it(self, run_ranks: Ranks) -> None:
+        """The others wait for that rank in their collectives: their windows are no better."""
+        result = run_ranks(sabotage="second rank compiles in the window", parallel="ddp", devices=2)
+        assert result.outcome is Outcome.INVALID
+        assert result.reason.startswith("rank 1: 1 graphs were compiled inside the window; raise warmup_steps")
+
+    def test_evidence_that_fails_on_any_rank_makes_the_trial_inert(self, run_ranks: Ranks) -> None:
+        result = run_ranks(sabotage="second rank does not clip", parallel="ddp", devices=2, clip=1.0)
+        assert result.outcome is Outcome.INERT
+        assert result.reason.startswith("rank 1: clip=1 was set, but a gradient of norm")
+        assert result.evidence["clip"]["holds"] is False
+        assert result.evidence["clip"]["reason"] == result.reason
+        assert result.evidence["parallel"]["holds"] is True
+        assert run_ranks(parallel="ddp", devices=2, clip=1.0).outcome is Outcome.OK
 
     def test_a_rank_that_was_killed_is_the_cause_and_not_the_broken_connection_of_the_other(
         self, run_ranks: Ranks

@@ -11,17 +11,23 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from harness.experiment.axes import Setting
+from harness.techniques import deepspeed_state
 from harness.techniques.deepspeed_engine import configuration
 from harness.techniques.deepspeed_options import name_the_architecture
+from harness.trial import memory
+from harness.trial.measure import gradient_health
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks as OneRank
+from harness.trial.training import TrainingRun
 from tests.techniques.ranks import Ranks
 from tests.techniques.test_parallel import TINY, assert_counted_over
-from tests.training import cell, cpu, gpus, refused, run_trial
+from tests.training import cell, cpu, gpus, refused, run_trial, spec_of
 
 #: The tied embedding, 512 x 64: its gradient is kept whole by every rank whose share it reaches into.
 LARGEST = 512 * 64
@@ -124,6 +130,14 @@ class TestTwoRanks:
             assert state["optimizer"] == pytest.approx(12 * TINY / 2, rel=0.01)
             assert TINY <= state["gradients"] <= TINY + 2 * LARGEST
             assert state["after_step"] == pytest.approx(2 * TINY + 12 * TINY / 2, rel=0.01)
+
+    @pytest.mark.parametrize(("zero", "whole"), [(2, 0), (3, TINY - 5 * 64)])
+    def test_weights_that_forward_gathers_are_no_activations(self, run_ranks: Ranks, zero: int, whole: int) -> None:
+        """In stage 3 all but the norms, which stay gathered."""
+        result = run_ranks(zero=zero, devices=2, sabotage="an allocator that counts")
+        state = result.measured["model_state_bytes"]
+        assert state["gathered"] == 4 * whole
+        assert state["activations"] == 10**9 - 4 * whole
 
     def test_offload_keeps_the_optimizer_on_the_host(self, run_ranks: Ranks) -> None:
         facts = run_ranks(zero="offload", devices=2, accumulation=2).evidence["zero"]["facts"]
@@ -260,6 +274,25 @@ def assert_state(bytes_per_parameter: float, zero: int, *, ranks: int) -> None:
     formula = {0: 16, 1: 2 + 14 / ranks, 2: 2 + 14 / ranks, 3: 16 / ranks}[zero]
     above = {0: 0.05, 1: 2 * LARGEST / TINY + 0.05, 2: 2 * LARGEST / TINY + 0.05, 3: 0.2}[zero]
     assert formula - 0.01 <= bytes_per_parameter <= formula + above
+
+
+@pytest.mark.parametrize("loss_scale", [1.0, 65536.0])
+def test_scaled_gradients_count_once_and_their_norm_is_unscaled(loss_scale: float) -> None:
+    """The engine's own buffers of fp16: 1000 elements of 2 bytes, each 2⁻¹⁰ times the scale."""
+    model = torch.nn.Module()
+    model.register_parameter("weight", torch.nn.Parameter(torch.zeros(1000, dtype=torch.float16)))
+    held = torch.full((1000,), 2**-10 * loss_scale, dtype=torch.float16)
+    run = TrainingRun(spec_of(), OneRank(), cpu())
+    run.model = run.plain_model = model
+    run.optimizer = SimpleNamespace(averaged_gradients={0: [held]}, loss_scale=loss_scale, cpu_offload=False, state={})
+    deepspeed_state.show(run)
+    state = memory.model_state(run)
+    assert (state["parameters"], state["gradients"], state["buckets"]) == (2000, 2000, 0)
+    assert run.gradient_norm() == pytest.approx(1000**0.5 * 2**-10)
+    assert gradient_health(run) == {"bad_gradients": 0, "zero_gradients": 0}
+    (gradient,) = run.gradient_tensors()
+    gradient.zero_()
+    assert not held.any(), "what is changed is what the engine holds"
 
 
 def test_planning_needs_neither_torch_nor_deepspeed() -> None:

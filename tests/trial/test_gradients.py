@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +16,12 @@ from harness.techniques.precision import Precision
 from harness.trial import gradients
 from harness.trial.corpus import prepare
 from harness.trial.gradients import _rows, _summed, capture, exact_fp32, first_parts, relative_error
+from harness.trial.kinds import training as kind
 from harness.trial.model import make_config, make_model
 from harness.trial.outcome import Outcome
 from harness.trial.ranks import Ranks
 from harness.trial.training import TrainingRun
+from tests.commands import ROOT
 from tests.training import cpu, run_trial, spec_of
 
 pytestmark = pytest.mark.train
@@ -83,10 +87,41 @@ def test_a_round_that_does_not_look_says_so() -> None:
     assert result.missing["gradient_check"] == "it is compared once a cell, in the first of its rounds that ends ok"
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"schedule": "cosine"}, {"schedule": "warmup-linear"}, {"clip": 1.0}, {"monitor": "gradient-norms"},
+     {"model": f"{ROOT}/examples/plain_step.py:build", "schedule": "cosine"}],
+    ids=lambda settings: " ".join(map(str, settings.values())).rpartition("/")[2] or "plain",
+)  # fmt: skip
+def test_nothing_of_the_training_is_left_when_the_references_are_built(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights, gradients and moments beside two models more would not fit on a device that the trial filled."""
+    # its import warns of an exception, whose traceback pytest keeps with the frames of whoever imports it first
+    importlib.import_module("transformers.optimization")
+    left: dict[str, list[weakref.ref[torch.Tensor]]] = {}
+    free = kind.free
+
+    def watched(trial: TrainingRun) -> None:
+        weights = list(trial.plain_model.parameters())
+        left["weights"] = [weakref.ref(each) for each in weights]
+        left["moments"] = [weakref.ref(each) for each in trial.optimizer_tensors()]
+        del weights
+        free(trial)
+        for name, references in left.items():
+            assert references, name
+            assert not [each for each in references if each() is not None], name
+
+    monkeypatch.setattr(kind, "free", watched)
+    result = run_trial(gradient_check=True, **settings)
+    assert result.outcome is Outcome.OK, result.reason
+    assert left, "the references were built"
+
+
 def test_a_captured_gradient_is_unscaled_and_a_copy() -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     model.weight.grad = torch.tensor([[8.0, 16.0]])
-    run: Any = SimpleNamespace(scaler=SimpleNamespace(get_scale=lambda: 8.0), plain_model=model)
+    run: Any = SimpleNamespace(loss_scale=lambda: 8.0, plain_model=model)
     assert capture(run)["weight"].tolist() == [[1.0, 2.0]]
     assert model.weight.grad.tolist() == [[8.0, 16.0]], "the optimizer's step finds it as it was"
 

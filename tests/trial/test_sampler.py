@@ -96,6 +96,18 @@ def test_power_and_energy_of_a_trial_are_those_of_all_its_devices_or_none() -> N
     assert device_figures([telling, silent], (0.5, 1.5)).power_watts is None
 
 
+def test_devices_that_nobody_reads_leave_no_energy_of_the_trial() -> None:
+    """Of a trial over two nodes the first one's meters are read."""
+    one = samples_of(*(a_reading(at) for at in (0.0, 1.0, 2.0)))
+    half = device_figures([one, one], (0.5, 1.5), devices=4)
+    assert (half.energy_joules, half.power_watts, half.clocks["power_watts"]) == (None, None, None)
+    assert half.missing["energy_joules_per_token"] == (
+        "a trial over several nodes is metered on the first, and that is 2 of its 4 devices"
+    )
+    assert half.utilisation == pytest.approx(0.9), "a mean, which the first node's devices give"
+    assert device_figures([one, one], (0.5, 1.5), devices=2).power_watts == pytest.approx(1200.0)
+
+
 def test_memory_is_that_of_our_processes_where_they_can_be_matched() -> None:
     readings = [a_reading(float(at), processes={OURS: at * GIB, 4002: 1 * GIB, THEIRS: 9 * GIB}) for at in (1, 5, 2)]
     assert samples_of(*readings, ours=frozenset({OURS, 4002})).peak_bytes() == 6 * GIB

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 import math
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from harness.environment import Environment
 from harness.techniques.base import Evidence, Technique
@@ -19,7 +18,7 @@ from harness.trial import ranks as group
 from harness.trial.breakdown import breakdown
 from harness.trial.corpus import prepare, read_about
 from harness.trial.host import held_up
-from harness.trial.measure import Measured, graph_breaks, measure
+from harness.trial.measure import REPLAYED, Measured, graph_breaks, measure
 from harness.trial.outcome import Outcome, is_out_of_memory
 from harness.trial.parameters import shapes_of
 from harness.trial.profile import profile_step
@@ -28,7 +27,10 @@ from harness.trial.spec import TrialResult, TrialSpec
 from harness.trial.training import TrainingRun, build
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+#: Outcomes of a trial that ran to its end, each worse than the one before.
+_WORSE = (Outcome.OK, Outcome.INERT, Outcome.INVALID)
 
 
 def run(spec: TrialSpec, ranks: Ranks, environment: Environment) -> TrialResult:
@@ -56,13 +58,13 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     """Speed, memory and losses into the result."""
     assert measured.times is not None
     peaks, missing = memory.read_peaks(trial.device)
-    result.missing.update(missing)
+    result.missing.update({**missing, **measured.missing})
     mine = {
         "rank": trial.ranks.rank, "window_seconds": measured.times.window_seconds, **peaks,
-        "model_state_bytes": measured.model_state, **_work(trial),
+        "model_state_bytes": measured.model_state, "allocator_retries": measured.figures.get("allocator_retries", 0),
+        "allocated_growth_bytes": measured.figures.get("allocated_growth_bytes"), **_work(trial),
     }  # fmt: skip
     everyone = group.gather(mine, trial.ranks)
-    _worst_of_all(measured, group.gather((measured.figures, measured.compile_in_window), trial.ranks))
     # the job is as fast as its slowest rank
     window = max(each["window_seconds"] for each in everyone)
     tokens = sum(each["tokens"] for each in everyone)
@@ -81,24 +83,22 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
     )
     useful = sum(each["useful_tokens"] for each in everyone)
     result.measured["figures"] = {
-        **measured.figures, "useful_tokens_per_second": useful / window, "useful_share": useful / tokens,
+        **measured.figures, "allocator_retries": max(each["allocator_retries"] for each in everyone),
+        **_largest_growth(everyone),
+        "useful_tokens_per_second": useful / window, "useful_share": useful / tokens,
         "warmup_seconds": sum(measured.warmup_seconds), **_data(trial),
         **_state_per_parameter(trial, everyone), **(estimator.estimates(trial) if trial.own is None else {}),
     }  # fmt: skip
     trial.facts["compiled"] = measured.compiled
     trial.facts["tokens_a_step"] = trial.tokens // trial.spec.steps
     trial.facts["samples_a_step"] = trial.samples / trial.spec.steps
-    _judge_window(trial, measured, result)
+    _judge_window(trial, measured, result, everyone)
 
 
-def _worst_of_all(measured: Measured, everyone: list[tuple[dict[str, Any], dict[str, int]]]) -> None:
-    """What spoils a window spoils it on any rank: the others wait for that one."""
-    for name in ("allocator_retries", "allocated_growth_bytes"):
-        if name in measured.figures:
-            measured.figures[name] = max(figures.get(name, 0) for figures, _ in everyone)
-    measured.compile_in_window = {
-        name: max(compiled[name] for _, compiled in everyone) for name in measured.compile_in_window
-    }
+def _largest_growth(everyone: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """What is allocated grows on the rank where it grows most; nothing where no allocator counts."""
+    grown = [each.get("allocated_growth_bytes") for each in everyone]
+    return {"allocated_growth_bytes": max(grown)} if None not in grown else {}
 
 
 def _work(trial: TrainingRun) -> dict[str, Any]:
@@ -133,7 +133,10 @@ def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: Trial
 
     Evidence that does not hold makes the trial inert.
     """
-    trial.profile = profile_step(trial.step, trial.device)
+    trial.profile = profile_step(trial.step, trial.device, ranks=trial.ranks.world_size)
+    # whoever captured them: a user's step may have graphs of its own
+    if trial.profile.matching("cudaGraphLaunch") and result.measured["model_state_bytes"].pop("activations", None):
+        result.missing["activations"] = REPLAYED
     steps = result.measured["step_seconds"]
     result.measured["figures"]["breakdown"] = breakdown(trial.profile, math.fsum(steps) / len(steps))
     if trial.own is None:
@@ -143,6 +146,31 @@ def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: Trial
         own_step.prove(trial, result)
         own_step.judge(trial, result)
     arithmetic.fill(trial, result)
+    judge_together(trial, result)
+
+
+def judge_together(trial: TrainingRun, result: TrialResult) -> None:
+    """What other ranks say of their own window and evidence: one that compiles, or does not do what the cell asks for,
+    spoils the whole job. The worst outcome counts, and what comes from another rank names it."""
+    failed = {axis: proof for axis, proof in result.evidence.items() if not proof["holds"]}
+    everyone = group.gather((result.outcome, result.reason, result.warnings, failed), trial.ranks)
+    said = {_numberless(each) for each in result.warnings}
+    for rank, (outcome, reason, warnings, proofs) in enumerate(everyone):
+        if rank == trial.ranks.rank:
+            continue
+        if _WORSE.index(outcome) > _WORSE.index(result.outcome):
+            result.outcome, result.reason = outcome, f"rank {rank}: {reason}"
+        result.warnings += [f"rank {rank}: {each}" for each in warnings if _numberless(each) not in said]
+        said.update(map(_numberless, warnings))
+        for axis, proof in proofs.items():
+            if result.evidence.get(axis, {}).get("holds", True):
+                result.evidence[axis] = {**proof, "reason": f"rank {rank}: {proof['reason']}"}
+    group.settle(trial.ranks)
+
+
+def _numberless(warning: str) -> str:
+    """A warning by which ranks that say the same with other numbers are known to agree."""
+    return re.sub(r"\d+", "", warning)
 
 
 def gather_evidence(trial: TrainingRun, some_techniques: Iterable[Technique], result: TrialResult) -> None:
@@ -198,12 +226,7 @@ def _check_gradient(trial: TrainingRun, measured: Measured, result: TrialResult)
 
 def free(trial: TrainingRun) -> None:
     """Give the model's and the optimizer's memory back."""
-    trial.model = trial.plain_model = torch.nn.Module()
-    trial.call = lambda **_: None
-    trial.optimizer = trial.loader_iterator = None
-    trial.batches = iter(())
-    if trial.own is not None:
-        trial.own.let_go()
+    trial.let_go()
     gc.collect()
     memory.reset_peaks(trial.device)
 
@@ -224,8 +247,10 @@ def _data(trial: TrainingRun) -> dict[str, Any]:
     return {"data_sha256": about.sha256, "data_tokeniser": about.tokeniser}
 
 
-def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -> None:
-    """What spoils the window's numbers."""
+def _judge_window(
+    trial: TrainingRun, measured: Measured, result: TrialResult, everyone: list[dict[str, Any]]
+) -> None:  # fmt: skip
+    """What spoils the window's numbers, as far as this rank sees; `everyone`: what each rank measured."""
     compiled = measured.compile_in_window
     if compiled.get("graphs") or compiled.get("frames"):
         result.outcome = Outcome.INVALID
@@ -246,6 +271,7 @@ def _judge_window(trial: TrainingRun, measured: Measured, result: TrialResult) -
         result.warnings.append("the loss is not finite")
     if words := held_up(measured.figures.get("host", {})):
         result.warnings.append(words)
-    retries = measured.figures.get("allocator_retries", 0)
-    if retries:
-        result.warnings.append(f"the allocator had to empty its cache {retries} times inside the window")
+    most = max(everyone, key=lambda each: int(each["allocator_retries"]))
+    if retries := most["allocator_retries"]:
+        where = f" on rank {most['rank']}" if len(everyone) > 1 else ""
+        result.warnings.append(f"the allocator had to empty its cache {retries} times inside the window{where}")

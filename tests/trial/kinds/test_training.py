@@ -12,8 +12,10 @@ from harness.trial import memory
 from harness.trial.clock import Times
 from harness.trial.kinds import training as kind
 from harness.trial.measure import Measured, measure
+from harness.trial.measure import _count_activations as count_activations
 from harness.trial.outcome import Outcome
-from harness.trial.ranks import Ranks
+from harness.trial.profile import Profile
+from harness.trial.ranks import Ranks, disconnect
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun, build
 from tests.training import cell, cpu, run_trial, spec_of
@@ -26,11 +28,14 @@ def test_a_job_is_as_fast_as_its_slowest_rank_and_as_large_as_its_fullest(monkey
     total = run.parameter_counts["total"]
     everyone = [
         {"rank": 0, "window_seconds": 2.0, "tokens": 100, "samples": 10, "useful_tokens": 80, "losses": [1.0, 3.0],
-         "peak_host_bytes": 7, "model_state_bytes": {"before_step": 10.0 * total, "after_step": 8.0 * total}},
+         "peak_host_bytes": 7, "allocator_retries": 1,
+         "model_state_bytes": {"before_step": 10.0 * total, "after_step": 8.0 * total}},
         {"rank": 1, "window_seconds": 4.0, "tokens": 300, "samples": 30, "useful_tokens": 120, "losses": [3.0, 5.0],
-         "peak_host_bytes": 9, "model_state_bytes": {"before_step": 20.0 * total, "after_step": 6.0 * total}},
+         "peak_host_bytes": 9, "allocator_retries": 4,
+         "model_state_bytes": {"before_step": 20.0 * total, "after_step": 6.0 * total}},
         {"rank": 2, "window_seconds": 3.0, "tokens": 0, "samples": 0, "useful_tokens": 0, "losses": [],
-         "peak_host_bytes": 8, "model_state_bytes": {"before_step": 1.0 * total, "after_step": 1.0 * total}},
+         "peak_host_bytes": 8, "allocator_retries": 0,
+         "model_state_bytes": {"before_step": 1.0 * total, "after_step": 1.0 * total}},
     ]  # fmt: skip
     monkeypatch.setattr(kind.group, "gather", lambda mine, ranks: everyone if "rank" in mine else [mine])
     result = TrialResult(outcome=Outcome.OK)
@@ -41,6 +46,8 @@ def test_a_job_is_as_fast_as_its_slowest_rank_and_as_large_as_its_fullest(monkey
     assert result.measured["losses"] == [2.0, 4.0], "the mean of the ranks that have one"
     assert result.measured["peak_host_bytes"] == 9
     assert (figures["bytes_per_parameter"], figures["bytes_per_parameter_after_step"]) == (20.0, 8.0)
+    assert figures["allocator_retries"] == 4
+    assert "the allocator had to empty its cache 4 times inside the window on rank 1" in result.warnings
 
 
 def test_compilation_is_what_warm_up_takes_beyond_as_many_steps_of_the_window() -> None:
@@ -58,3 +65,72 @@ def test_retries_of_the_allocator_are_those_of_the_window_and_are_told(monkeypat
     result = run_trial()
     assert result.measured["figures"]["allocator_retries"] == 2
     assert "the allocator had to empty its cache 2 times inside the window" in result.warnings
+
+
+@pytest.mark.parametrize(
+    ("compile", "after", "held", "why"),
+    [
+        ("off", 5_000, 4_000.0, None),
+        ("default", 5_000, 4_000.0, None),
+        ("off", 1_000, None, "the allocator's count did not grow in forward"),
+        ("reduce-overhead", 1_000, None, "CUDA graphs keep activations in memory of their own"),
+        ("max-autotune", 5_000, None, "CUDA graphs keep activations in memory of their own"),
+    ],
+)
+def test_activations_are_what_the_allocator_grew_by_in_forward_unless_a_graph_has_them(
+    compile: str, after: int, held: float | None, why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay of a CUDA graph allocates nothing: as 0 bytes it would be a saving of 100%."""
+    run = TrainingRun(spec_of(compile=compile), Ranks(), cpu())
+    build(run, [])
+    readings: Any = iter([1_000, after])
+    monkeypatch.setattr(memory, "allocated", lambda device: next(readings))
+    measured = Measured()
+    count_activations(run, measured)
+    assert measured.model_state.get("activations") == held
+    assert measured.missing.get("activations", "").startswith(why or "")
+    assert ("activations" in measured.missing) is (why is not None)
+
+
+def test_why_a_figure_of_the_window_is_missing_stands_in_the_result() -> None:
+    run = TrainingRun(spec_of(), Ranks(), cpu())
+    build(run, [])
+    measured = measure(run)
+    measured.missing["activations"] = "of no use"
+    result = TrialResult(outcome=Outcome.OK)
+    kind.fill_result(run, measured, result)
+    assert result.missing["activations"] == "of no use"
+
+
+@pytest.mark.train
+def test_weights_that_forward_gathers_are_no_activations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FSDP keeps its root gathered to backward's end: embedding (tied) 512 x 64 and a norm of 64, in fp32."""
+    run = TrainingRun(spec_of(parallel="fsdp"), Ranks(), cpu())
+    try:
+        build(run, techniques())
+        root = 4 * (512 * 64 + 64)
+        readings: Any = iter([1_000, 1_000 + 5_000 + root])
+        monkeypatch.setattr(memory, "allocated", lambda device: next(readings))
+        measured = Measured()
+        count_activations(run, measured)
+    finally:
+        disconnect()
+    assert measured.model_state == {"activations": 5_000, "gathered": root}
+
+
+@pytest.mark.parametrize("launches", [0, 1])
+def test_activations_of_a_step_that_replays_graphs_of_its_own_are_left_out(
+    launches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With compile=off the graphs are the user's: what forward allocates beside the replay is not what it leaves."""
+    profiled = kind.profile_step
+
+    def with_launches(*arguments: Any, **named: Any) -> Profile:
+        profile = profiled(*arguments, **named)
+        profile.operators.update({"cudaGraphLaunch": launches} if launches else {})
+        return profile
+
+    monkeypatch.setattr(kind, "profile_step", with_launches)
+    result = run_trial()
+    assert ("activations" in result.measured["model_state_bytes"]) is not bool(launches)
+    assert ("activations" in result.missing) is bool(launches)
