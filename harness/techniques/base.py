@@ -107,5 +107,8 @@ class Technique:
         """Put the setting into effect. Called once in every trial, defaults included, at `stage`."""
 
     def evidence(self, cell: Cell, run: TrainingRun) -> Evidence | None:
-        """Called after the window, and only when `active`. None: nothing to prove for this setting."""
+        """Called after the window, and only when `active`. None: nothing to prove for this setting.
+
+        Of a technique in another package, None for a setting that is not the default makes the trial `inert`.
+        """
         return None

@@ -196,7 +196,8 @@ def test_recordings_of_cuda_graphs_are_counted() -> None:
 def test_recordings_inside_the_window_are_said(recorded: int, warned: bool) -> None:
     result = TrialResult(outcome=Outcome.OK, measured={"losses": [1.0]})
     window = {"frames": 0, "graphs": 0, "graph_breaks": 0, "recordings": recorded}
-    training._judge_window(TrainingRun(spec_of(), Ranks(), cpu()), Measured(compile_in_window=window), result)
+    everyone = [{"rank": 0, "allocator_retries": 0}]
+    training._judge_window(TrainingRun(spec_of(), Ranks(), cpu()), Measured(compile_in_window=window), result, everyone)
     words = "CUDA graphs were recorded 3 times inside the window, which holds the time of that"
     assert [each.partition(";")[0] for each in result.warnings] == ([words] if warned else [])
     assert result.outcome is Outcome.OK

@@ -30,12 +30,16 @@ studies:
 TRIALS = """
 import json, sys
 from gradient_noise import GradientNoise
+from harness.techniques.base import Technique
 from tests.training import run_trial
 on = run_trial(gradient_noise=0.01)
 GradientNoise.apply = lambda *_: None
 sabotaged = run_trial(gradient_noise=0.01)
-seen = {name: [str(each.outcome), each.reason, each.evidence["gradient_noise"]]
-        for name, each in (("on", on), ("sabotaged", sabotaged))}
+GradientNoise.evidence = Technique.evidence
+silent = run_trial(gradient_noise=0.01)
+off = run_trial()
+seen = {name: [str(each.outcome), each.reason, each.evidence.get("gradient_noise")]
+        for name, each in (("on", on), ("sabotaged", sabotaged), ("silent", silent), ("off", off))}
 print(json.dumps(seen))
 """
 
@@ -118,6 +122,10 @@ def test_its_evidence_holds_and_sabotage_is_inert(installed: Path) -> None:
     outcome, reason, _ = seen["sabotaged"]
     assert outcome == "inert"
     assert reason == "gradient_noise=0.01 was set, but gradients changed by 0.0e+00"
+    outcome, reason, _ = seen["silent"]
+    assert outcome == "inert", "it did nothing, showed nothing, and was ok"
+    assert reason.startswith("gradient_noise=0.01 was set, but the technique GradientNoise gave no evidence of it; ")
+    assert seen["off"] == ["ok", "", None]
 
 
 WITHOUT_IT = """\

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.environment import Environment
+from harness.experiment.axes import show_settings
+from harness.experiment.cell import Cell
 from harness.techniques.base import Evidence, Technique
-from harness.techniques.registry import techniques
+from harness.techniques.registry import BUILT_IN, techniques
 from harness.trial import arithmetic, estimator, gradients, memory, own_gradients, own_step
 from harness.trial import ranks as group
 from harness.trial.breakdown import breakdown
@@ -98,7 +100,8 @@ def fill_result(trial: TrainingRun, measured: Measured, result: TrialResult) -> 
 def _largest_growth(everyone: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """What is allocated grows on the rank where it grows most; nothing where no allocator counts."""
     grown = [each.get("allocated_growth_bytes") for each in everyone]
-    return {"allocated_growth_bytes": max(grown)} if None not in grown else {}
+    counted = [each for each in grown if each is not None]
+    return {"allocated_growth_bytes": max(counted)} if counted else {}
 
 
 def _work(trial: TrainingRun) -> dict[str, Any]:
@@ -179,7 +182,7 @@ def gather_evidence(trial: TrainingRun, some_techniques: Iterable[Technique], re
     for technique in some_techniques:
         if not technique.active(trial.cell):
             continue
-        evidence = technique.evidence(trial.cell, trial)
+        evidence = technique.evidence(trial.cell, trial) or _none_given(technique, trial.cell)
         if evidence is not None:
             result.evidence[technique.axes[0].name] = as_json(evidence)
             result.warnings += evidence.warnings
@@ -188,6 +191,15 @@ def gather_evidence(trial: TrainingRun, some_techniques: Iterable[Technique], re
     if failed and result.outcome is Outcome.OK:
         result.outcome = Outcome.INERT
         result.reason = "; ".join(failed)
+
+
+def _none_given(technique: Technique, cell: Cell) -> Evidence | None:
+    """What an outside technique owes for a setting of its own: of the built-in ones some have nothing to prove."""
+    asked = {axis.name: cell[axis.name] for axis in technique.axes if cell[axis.name] != axis.default}
+    if type(technique) in BUILT_IN or not asked:
+        return None
+    silent = f"the technique {type(technique).__name__} gave no evidence of it; its evidence() must return an Evidence"
+    return Evidence(holds=False, word="no evidence", reason=f"{show_settings(asked)} was set, but {silent}")
 
 
 def as_json(evidence: Evidence) -> dict[str, Any]:
