@@ -15,7 +15,7 @@ from pathlib import Path
 import harness
 from harness.environment import Environment
 from harness.experiment.study import Arm, Block, Plan, PlannedTrial
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.judged import ArmResult, BlockResult
 from harness.report import formats
 from harness.results.collect import Options, fill, local_launcher

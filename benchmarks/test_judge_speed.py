@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from harness.judgement.blocks import compare
 from harness.judgement.claims import Claims
 from harness.judgement.claims_file import read_claims
-from harness.judgement.compare import compare
 from harness.judgement.judge import judge
 from harness.results.record import Record
 from tests.records import many_records

@@ -332,14 +332,14 @@ def render(
     from harness.report.figures.studio import Studio
     from harness.report.folder import free_folder, note_sources
     from harness.report.origin import matrices_at_hand, origin_of
-    from harness.results import collector
+    from harness.results import gc_pause
 
     _at_least("figures", figures, 0)
     given = _several(trials)
     sources = _several(sources) or [each for each in given if isinstance(each, Path | str)]
     folder = Path(output or free_folder(name or _name(given[0] if given else "results"), sources))
     studio = Studio()
-    with collector.paused(), nullcontext() if figures == 0 else studio:
+    with gc_pause.paused(), nullcontext() if figures == 0 else studio:
         known, records = read_claims(claims), _records(given)
         judged = judgement or judge(records, known)
         page = render_report(

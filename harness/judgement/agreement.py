@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from harness.judgement.compare import speed_metric
+from harness.judgement.blocks import speed_metric
 from harness.judgement.judged import ArmResult, BlockResult
 from harness.judgement.pairs import ratios
 

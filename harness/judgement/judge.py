@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from harness.judgement.asked import Asked
+from harness.judgement.blocks import compare
 from harness.judgement.claims import Claim, Claims, show_settings
-from harness.judgement.compare import compare
 from harness.judgement.finding import Finding
 from harness.judgement.judged import BlockResult, Judgement, Verdict, Word
 from harness.judgement.limits import judge_limit
@@ -31,7 +31,7 @@ from harness.judgement.site import Absent, Site, blocks_of, find, locate, machin
 from harness.judgement.statements import against_baseline, beside, judge_expected, judge_reported, shown_metric
 from harness.judgement.verdict import decide, helped, too_few
 from harness.judgement.words import claimed, measured
-from harness.results import collector
+from harness.results import gc_pause
 from harness.results.record import Record
 
 #: Words that stand for measurements; the others say why there are none.
@@ -42,7 +42,7 @@ _RECORDED = {"activation_saved": "activations", "energy_ratio": "energy_joules_p
 
 def judge(records: Iterable[Record], claims: Claims) -> Judgement:
     """Verdicts on all claims, in the order of the file, with the blocks that they stand on."""
-    with collector.paused():
+    with gc_pause.paused():
         compared = compare(records)
         blocks = compared.blocks if claims.asked is None else tuple(_told_apart(compared.blocks, claims.asked))
         by_study: dict[str, list[BlockResult]] = {}

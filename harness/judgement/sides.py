@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import Place, RecordsError
-from harness.judgement.compare import compare, device_name
+from harness.judgement.blocks import compare, device_name
 from harness.judgement.judged import ArmResult, BlockResult
 from harness.judgement.words import point
 from harness.results.benchmark_json import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
-from harness.judgement.compare import speed_over_product
+from harness.judgement.blocks import speed_over_product
 from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.report import formats
 from harness.report.figures import bars

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from harness.judgement.compare import speed_over
+from harness.judgement.blocks import speed_over
 from harness.judgement.judged import ArmResult, BlockResult, Interval
 from harness.judgement.words import ALIKE
 from harness.report import formats

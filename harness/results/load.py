@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import Place, RecordsError
-from harness.results import collector
+from harness.results import gc_pause
 from harness.results.connection import SQLITE_MAGIC, first_bytes
 from harness.results.lines import read_lines
 from harness.results.record import NAMES, Record
@@ -42,7 +42,7 @@ def read_records(path: Path | str, *, damaged: list[str] | None = None) -> list[
         RecordsError: nothing is there, no trial is in it, or a line is no record.
         StoreError: a store is damaged, or of a newer version.
     """
-    with collector.paused():
+    with gc_pause.paused():
         return _read(Path(path), damaged)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.replay import extra_info
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.results.lines import write_lines
 from harness.results.record import Record
 from harness.results.store import Store

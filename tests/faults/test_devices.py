@@ -18,8 +18,8 @@ import pytest
 
 from harness.environment import Device, Environment, detect
 from harness.experiment.study import Plan
+from harness.judgement.blocks import compare
 from harness.judgement.claims import Claims
-from harness.judgement.compare import compare
 from harness.judgement.judge import judge
 from harness.judgement.judged import ArmResult, Verdict
 from harness.results.collect import Options, fill

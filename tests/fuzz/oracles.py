@@ -19,8 +19,8 @@ from harness.experiment.matrix import read_matrix
 from harness.experiment.plan import make_plan
 from harness.experiment.scale import FULL, SMOKE
 from harness.experiment.study import Block
+from harness.judgement.blocks import compare
 from harness.judgement.claims_file import read_claims
-from harness.judgement.compare import compare
 from harness.judgement.judge import judge, judge_claim
 from harness.judgement.judged import BlockResult
 from tests.experiment.conftest import COMPARING_NOTHING, KINDS, make_axes

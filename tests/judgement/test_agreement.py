@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.judgement.agreement import Agreement, agreements
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.report.agreement import agreement_part
 from harness.results.record import Record
 from tests.judgement.claiming import CELL, study

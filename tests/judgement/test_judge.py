@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.judge import judge
 from harness.judgement.judged import Word
 from harness.judgement.rows import claims_rows, verdict_objects

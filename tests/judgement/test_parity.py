@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from harness.checking.words import parity_object
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.judged import Parity, Word
 from harness.judgement.parity import (
     DEMANDS,

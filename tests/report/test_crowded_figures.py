@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.report.figures import bars, curves
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio

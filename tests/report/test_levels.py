@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.judged import Judgement
 from harness.report.figures import scatter
 from harness.report.figures.gallery import Gallery

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.judged import BlockResult
 from harness.report.figures import curves
 from harness.report.figures.curves import LossLine

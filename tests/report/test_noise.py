@@ -11,7 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.judged import BlockResult
 from harness.report.figures import bars, controls
 from harness.report.figures.gallery import Gallery

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.judged import BlockResult, Judgement
 from harness.report.csvs import cell_rows
 from harness.report.fastest import fastest_part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.why import TITLES, why_of
 from harness.report.markdown import table as markdown_table
 from harness.report.why import why_table

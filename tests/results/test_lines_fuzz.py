@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import RecordsError
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.results.assemble import Circumstances, Try, record_of
 from harness.results.lines import ordered, read_lines, write_lines
 from harness.results.load import frame, import_records

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.judgement.compare import compare
+from harness.judgement.blocks import compare
 from harness.judgement.judged import ArmResult, BlockResult
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, study
