@@ -177,8 +177,8 @@ def doctor(*, device: options.Device = "auto", calibrate: options.Calibrate = Fa
     from harness.trial.caller import lacking
     from harness.trial.kinds import refusal
 
-    here = harness.machine(device)
-    console().print(*tables(axis_table(), here, lambda cell: lacking() or refusal(here, cell, "training")))
+    here, missing = harness.machine(device), lacking()
+    console().print(*tables(axis_table(), here, lambda cell: missing or refusal(here, cell, "training")))
     write_lines(processes(here))
     if calibrate:
         console().print(*calibration("cuda" if here.has_gpu else "cpu"))

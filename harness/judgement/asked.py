@@ -43,32 +43,24 @@ class Asked:
         """By name."""
         return {study.name: study for study in self.matrix.studies}
 
-    def has(self, block: BlockResult) -> bool:
-        """Whether the block is one of the matrix' study of that name."""
-        return self._same(block) is not None
-
-    def rounds(self, block: BlockResult) -> int:
-        """That the matrix asks for of this block; 0 where it is none of its own."""
-        found = self._same(block)
-        return 0 if found is None else found.rounds
-
-    def _same(self, block: BlockResult) -> Block | None:
-        """The planned block that it is."""
-        planned = self.planned(block.study, block.scale)
+    def same(self, block: BlockResult) -> Block | None:
+        """The planned block that it is; None where it is none of the matrix' study of that name."""
         if block.scale == SMOKE:
-            return next((each for each in planned if not _differences(block, each)), None)
-        trial = block.arms[0].trials[0]
+            return self._alike(block)
+        trial, planned = block.arms[0].trials[0], self.planned(block.study, block.scale)
         made = (replace(each, warmup_steps=trial.warmup_steps, steps=trial.steps) for each in planned)
         return next((each for each in made if each.key == block.block), None)
 
     def looks_like(self, block: BlockResult) -> bool:
         """Whether nothing of the block differs that its trials tell: options and files may be others."""
-        return any(not _differences(block, each) for each in self.planned(block.study, block.scale))
+        return self._alike(block) is not None
+
+    def _alike(self, block: BlockResult) -> Block | None:
+        planned = self.planned(block.study, block.scale)
+        return next((each for each in planned if not _differences(block, each)), None)
 
     def another(self, block: BlockResult) -> str:
-        """Why the block is none of the matrix' study of that name, in words; empty where it is."""
-        if self.has(block):
-            return ""
+        """Why a block that is not the `same` as any is none of the matrix' study of that name, in words."""
         if block.study not in self.studies:
             return f"study {block.study!r} of these trials is none of {self.file}, which has no study of that name"
         return f"study {block.study!r} of these trials is another one than that of {self.file} ({self._told(block)})"

@@ -56,8 +56,12 @@ def _told_apart(blocks: Iterable[BlockResult], asked: Asked) -> Iterator[BlockRe
     """The blocks, with a word on those that only have the name of a study that is asked about (`BlockResult.another`).
     A study of `claimbench check` is in no matrix."""
     for block in blocks:
-        another = "" if block.study.startswith(CHECK_STUDY) else asked.another(block)
-        yield replace(block, another=another, asked_rounds=asked.rounds(block))
+        if block.study.startswith(CHECK_STUDY):
+            yield block
+        elif planned := asked.same(block):
+            yield replace(block, asked_rounds=planned.rounds)
+        else:
+            yield replace(block, another=asked.another(block))
 
 
 def judge_claim(claim: Claim, by_study: dict[str, list[BlockResult]]) -> Verdict:

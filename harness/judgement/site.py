@@ -175,9 +175,10 @@ def one_a_point(
 def current(blocks: Sequence[BlockResult]) -> tuple[BlockResult, ...]:
     """Without the blocks that another one stands for: the same block, run again on such a machine, of more worth, and
     with an ok trial of each arm that has one here."""
+    ranked = [(block, _worth(block)) for block in blocks]
     return tuple(
-        block for block in blocks
-        if not any(_worth(other) > _worth(block) and _stands_for(other, block) for other in blocks)
+        block for block, rank in ranked
+        if not any(better > rank and _stands_for(other, block) for other, better in ranked)
     )  # fmt: skip
 
 

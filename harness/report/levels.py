@@ -87,7 +87,7 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
     inside = sum(1 for spot in spots if low <= spot.y / spot.x <= high)
     caption = f"Predicted against measured peak reserved memory, {formats.plural(len(spots), 'cell')}, by model."
     models = list(dict.fromkeys(spot.group for spot in spots))[: scatter.MOST_NAMED]
-    size = (6.0, 4.0 + style.legend_inches(["predicted ÷ measured from 0.8 to 1.25", *models], 6.0))
+    size = (6.0, 4.0 + style.legend_inches([scatter.band_label(low, high), *models], 6.0))
     picture = gallery.draw("estimator", caption, partial(scatter.estimator, spots=spots, low=low, high=high), size=size)
     ratios = [spot.y / spot.x for spot in spots]
     return Part(

@@ -77,6 +77,8 @@ def matrices_at_hand(trials: Iterable[object], claims: Claims, matrix: Path | st
             yield asked_by(text, Path(name))
     if claims.asked is not None:
         yield claims.asked
+        if claims.asked.file == DEFAULT_MATRIX:  # read already
+            return
     if os.path.isfile(DEFAULT_MATRIX):
         with suppress(MatrixError):
             yield read_asked(Path(DEFAULT_MATRIX))
@@ -105,7 +107,7 @@ def origin_of(blocks: Sequence[BlockResult], matrices: Iterable[Asked]) -> Origi
     counts: Counter[str] = Counter()
     for asked in matrices if left or not blocks else ():
         seen.setdefault(asked.file, asked)
-        for block in (each for each in left if asked.has(each) or asked.looks_like(each)):
+        for block in (each for each in left if asked.same(each) or asked.looks_like(each)):
             by_block[block.block] = asked.file
             by_study.setdefault(block.study, asked.file)
             questions.setdefault(block.study, asked.studies[block.study].question)

@@ -108,6 +108,11 @@ def _cloud(axes: Axes, spots: Sequence[Spot], label: str) -> None:
         )
 
 
+def band_label(low: float, high: float) -> str:
+    """Of the band in `estimator`."""
+    return f"predicted ÷ measured from {low:g} to {high:g}"
+
+
 def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float) -> None:
     """The document's estimate against the measured peak, GiB on both axes; inside the band it is within the claim.
 
@@ -124,7 +129,7 @@ def estimator(figure: Figure, spots: Sequence[Spot], *, low: float, high: float)
         color=style.BANDS[0],
         alpha=0.2,
         linewidth=0,
-        label=f"predicted ÷ measured from {low:g} to {high:g}",
+        label=band_label(low, high),
     )
     axes.plot(ends, ends, color=style.MUTED, linewidth=0.9)
     groups = [group for group, _ in Counter(each.group for each in spots).most_common()]
