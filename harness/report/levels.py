@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import fmean
 
@@ -66,16 +67,9 @@ def targets_part(judgement: Judgement, claims: Claims, gallery: Gallery) -> Part
 
 def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Gallery) -> Part:
     """The memory estimator's prediction against the measured peak, for every cell that has one."""
-    spots, rows = [], []
-    for block in blocks:
-        for arm in block.arms:
-            predicted = _mean_figure(arm, "predicted_bytes")
-            if predicted and "reserved" in arm.memory and arm.role != "control":
-                peak = arm.memory["reserved"][0]
-                spots.append(Spot(group=block.model, x=peak / 2**30, y=predicted / 2**30))
-                rows.append((block.study, block.model, formats.settings(block.sweep), arm.name, predicted, peak))
+    found = list(_predictions(blocks))
     title = "The memory estimator against measured peaks"
-    if not spots:
+    if not found:
         return Part(
             anchor="estimator",
             title=title,
@@ -84,34 +78,54 @@ def estimator_part(blocks: Sequence[BlockResult], claims: Claims, gallery: Galle
             run="Run on a GPU:",
         )
     low, high = _estimator_bounds(claims)
-    inside = sum(1 for spot in spots if low <= spot.y / spot.x <= high)
-    caption = f"Predicted against measured peak reserved memory, {formats.plural(len(spots), 'cell')}, by model."
-    models = list(dict.fromkeys(spot.group for spot in spots))[: scatter.MOST_NAMED]
+    ratios = [each.ratio for each in found]
+    inside = sum(low <= ratio <= high for ratio in ratios)
+    caption = f"Predicted against measured peak reserved memory, {formats.plural(len(found), 'cell')}, by model."
+    spots = [
+        Spot(group=each.model, x=each.peak_reserved_bytes / 2**30, y=each.predicted_bytes / 2**30) for each in found
+    ]
+    models = list(dict.fromkeys(each.model for each in found))[: scatter.MOST_NAMED]
     size = (6.0, 4.0 + style.legend_inches([scatter.band_label(low, high), *models], 6.0))
     picture = gallery.draw("estimator", caption, partial(scatter.estimator, spots=spots, low=low, high=high), size=size)
-    ratios = [spot.y / spot.x for spot in spots]
     return Part(
         anchor="estimator",
         title=title,
         short="Estimator",
         pictures=(picture,) if picture else (),
         sentences=(
-            f"{inside} of {formats.plural(len(spots), 'prediction')} lie between {low:g} and {high:g} times the "
+            f"{inside} of {formats.plural(len(found), 'prediction')} lie between {low:g} and {high:g} times the "
             f"measured peak; the lowest is {formats.ratio(min(ratios))}, the highest {formats.ratio(max(ratios))}.",
         ),
-        tables=(_estimator_table(rows),),
-        rows=tuple(
-            {
-                "study": study,
-                "model": model,
-                "sweep": sweep,
-                "cell": cell,
-                "predicted_bytes": predicted,
-                "peak_reserved_bytes": peak,
-            }
-            for study, model, sweep, cell, predicted, peak in rows
-        ),
+        tables=(_estimator_table(found),),
+        rows=tuple(map(asdict, found)),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What the estimator says of a cell, and what was measured, both in bytes: a row of the table."""
+
+    study: str
+    model: str
+    sweep: str
+    cell: str
+    predicted_bytes: float
+    peak_reserved_bytes: float
+
+    @property
+    def ratio(self) -> float:
+        return self.predicted_bytes / self.peak_reserved_bytes
+
+
+def _predictions(blocks: Sequence[BlockResult]) -> Iterator[Prediction]:
+    for block in blocks:
+        for arm in block.arms:
+            predicted = _mean_figure(arm, "predicted_bytes")
+            if predicted and "reserved" in arm.memory and arm.role != "control":
+                yield Prediction(
+                    study=block.study, model=block.model, sweep=formats.settings(block.sweep), cell=arm.name,
+                    predicted_bytes=predicted, peak_reserved_bytes=arm.memory["reserved"][0],
+                )  # fmt: skip
 
 
 def _level_dots(blocks: Sequence[BlockResult], name: str) -> list[tuple[str, bars.Dot]]:
@@ -147,23 +161,23 @@ def _estimator_bounds(claims: Claims) -> tuple[float, float]:
     return (1.0 if low is None else low), (1.0 if high is None else high)
 
 
-def _estimator_table(rows: Sequence[tuple[str, str, str, str, float, float]]) -> Table:
-    shown = sorted(rows, key=lambda row: -abs(row[4] / row[5] - 1))[:MOST_DOTS]
+def _estimator_table(found: Sequence[Prediction]) -> Table:
+    shown = sorted(found, key=lambda each: -abs(each.ratio - 1))[:MOST_DOTS]
     return Table(
         caption=f"Predictions, the {len(shown)} furthest off first",
         numeric=frozenset({4, 5, 6}),
         columns=("study", "model", "sweep point", "cell", "predicted", "measured, reserved", "predicted ÷ measured"),
         rows=tuple(
             (
-                study,
-                model,
-                sweep or formats.ABSENT,
-                cell,
-                formats.size(predicted),
-                formats.size(peak),
-                formats.ratio(predicted / peak),
+                each.study,
+                each.model,
+                each.sweep or formats.ABSENT,
+                each.cell,
+                formats.size(each.predicted_bytes),
+                formats.size(each.peak_reserved_bytes),
+                formats.ratio(each.ratio),
             )
-            for study, model, sweep, cell, predicted, peak in shown
+            for each in shown
         ),
     )
 
