@@ -5,12 +5,14 @@ What it cannot make of them is told apart by `trial.spec.MEASURING_VERSION` and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 from harness.results.first_step import without_first_step
 from harness.results.record import Record
 from harness.techniques.kept import GATHERED
+from harness.trial.device import LOOKS_BACK_SECONDS, too_short
 
 PADDED = "it counted padding as useful when this was measured; a trial that is made now counts useful tokens"
 WITH_WEIGHTS = "weights that forward gathered from shards counted with them when this was measured; run it again"
@@ -20,7 +22,19 @@ UNSEEN = "the allocator saw none when this was measured: CUDA graphs keep them i
 
 def as_now(record: Record) -> Record:
     """The same record where nothing is to be changed."""
-    return _without_doubled_gradients(_without_wrong_activations(_without_padded_mfu(without_first_step(record))))
+    as_timed = _without_short_looks(without_first_step(record))
+    return _without_doubled_gradients(_without_wrong_activations(_without_padded_mfu(as_timed)))
+
+
+def _without_short_looks(record: Record) -> Record:
+    """No utilisation and no energy of a window that is shorter than what the device tells of at one look."""
+    seconds = math.fsum(record.step_seconds)
+    told = [name for name in ("utilisation", "energy_joules_per_token") if getattr(record, name) is not None]
+    if not told or not 0 < seconds < LOOKS_BACK_SECONDS:
+        return record
+    clocks = {**record.clocks, "power_watts": None} if "power_watts" in record.clocks else record.clocks
+    missing = {**record.missing, **dict.fromkeys(told, too_short(seconds))}
+    return replace(record, utilisation=None, energy_joules_per_token=None, clocks=clocks, missing=missing)
 
 
 def _without_padded_mfu(record: Record) -> Record:

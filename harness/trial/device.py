@@ -12,6 +12,19 @@ from harness.trial.nvml import Reading
 #: A device in use before the trial by more than this, with nobody to be seen, has a user that NVML does not show us.
 _UNEXPLAINED_BYTES = 512 << 20
 
+LOOKS_BACK_SECONDS = 1.0
+"""What NVML tells at one look may be of the whole second before it: utilisation (nvmlUtilization_t: a sample period of
+up to 1 s) and power (nvmlDeviceGetPowerUsage: a mean over 1 s). The counter of energy tells little of less either: the
+power of an H100 is seen in a quarter of the time, once in 100 ms (arXiv 2312.02741)."""
+
+
+def too_short(seconds: float) -> str:
+    """Why a window of this length has neither utilisation nor energy."""
+    return (
+        f"the window lasted {seconds:.2f} s, and no look at the device tells of it alone: each may be of the whole second"
+        " before it; take more steps"
+    )
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFigures:
@@ -46,6 +59,10 @@ class DeviceSamples:
         inside = [reading for reading in self.readings if window[0] <= reading.at <= window[1]]
         middle = sum(window) / 2
         return inside or sorted(self.readings, key=lambda reading: abs(reading.at - middle))[:1]
+
+    def within_alone(self, window: tuple[float, float]) -> list[Reading]:
+        """Readings that tell of nothing before the window: those of its first second do."""
+        return [reading for reading in self.readings if window[0] + LOOKS_BACK_SECONDS <= reading.at <= window[1]]
 
     def energy_joules(self, window: tuple[float, float]) -> float | None:
         """Energy between two moments: the device's own counter, read between its samples by straight lines."""
@@ -144,10 +161,12 @@ def _window_figures(
     foreign: list[dict[str, Any]],
 ) -> DeviceFigures:  # fmt: skip
     readings = [reading for each in samples for reading in each.within(window)]
-    energies = [energy for each in samples if (energy := each.energy_joules(window)) is not None]
+    alone = [each.within_alone(window) for each in samples]
+    short = "" if all(alone) else too_short(window[1] - window[0])
+    energies = [] if short else [joules for each in samples if (joules := each.energy_joules(window)) is not None]
     energy = sum(energies) if len(energies) == len(samples) else None
-    utilisation = _mean([reading.utilisation for reading in readings])
-    powers = [_mean([reading.power_watts for reading in each.within(window)]) for each in samples]
+    utilisation = None if short else _mean([reading.utilisation for looks in alone for reading in looks])
+    powers = [_mean([reading.power_watts for reading in looks]) for looks in alone]
     known = [power for power in powers if power is not None]
     power = (
         energy / (window[1] - window[0]) if energy is not None else sum(known) if len(known) == len(powers) else None
@@ -156,6 +175,7 @@ def _window_figures(
     reasons = sorted({reason for reading in readings for reason in reading.throttle_reasons})
     temperatures = [reading.temperature for reading in readings if reading.temperature is not None]
     answers = {"utilisation": utilisation, "energy_joules_per_token": power, "peak_device_bytes": peak_device_bytes}
+    why = {name: short for name in ("utilisation", "energy_joules_per_token") if short}
     return DeviceFigures(
         utilisation=utilisation,
         energy_joules=energy,
@@ -166,7 +186,7 @@ def _window_figures(
             "power_watts": power, "power_limit_watts": samples[0].power_limit_watts,
             "temperature": max(temperatures, default=None), "foreign": foreign,
         },
-        missing={name: "the device does not tell" for name, value in answers.items() if value is None},
+        missing={name: why.get(name, "the device does not tell") for name, value in answers.items() if value is None},
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from harness.results.as_now import DOUBLED, PADDED, UNSEEN, WITH_WEIGHTS
 from harness.results.lines import read_lines, write_lines
 from harness.results.record import Record
 from harness.results.store import Store
+from harness.trial.device import too_short
 from tests.records import many_records
 
 
@@ -47,6 +48,23 @@ def test_an_mfu_that_counted_padding_is_none_any_more(
         assert found.hfu == hfu
         assert (found.missing.get("mfu") == PADDED) is not kept
         assert found.tokens_per_second == record.tokens_per_second
+
+
+@pytest.mark.parametrize(("step_seconds", "kept"), [([0.05] * 19, False), ([0.05] * 20, True), ([], True)])
+def test_utilisation_and_energy_of_a_window_under_a_second_are_none_any_more(
+    tmp_path: Path, step_seconds: list[float], kept: bool
+) -> None:
+    (record,) = many_records(1)
+    clocks = {"sm_mhz": 1980.0, "power_watts": 620.0}
+    told = replace(record, step_seconds=step_seconds, utilisation=0.93, energy_joules_per_token=0.004, clocks=clocks)
+    write_lines([told], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    if kept:
+        assert (read.utilisation, read.energy_joules_per_token, read.clocks) == (0.93, 0.004, clocks)
+    else:
+        assert (read.utilisation, read.energy_joules_per_token) == (None, None)
+        assert read.clocks == {"sm_mhz": 1980.0, "power_watts": None}
+        assert read.missing["utilisation"] == read.missing["energy_joules_per_token"] == too_short(0.95)
 
 
 @pytest.mark.parametrize(("held", "kept"), [(0.0, False), (-512.0, False), (3636.0, True)])

@@ -334,7 +334,7 @@ class SteadyMeter:
 
 def test_what_the_device_did_is_in_the_record(store: Store, launcher: LocalLauncher) -> None:
     environment = replace(CPU, devices=(GPU,), driver="580.1")
-    plan = a_plan(a_block(rounds=1, options={"seconds": 0.5}))
+    plan = a_plan(a_block(rounds=1, options={"seconds": 1.3}))
     run(store, plan, launcher, environment=environment, options=Options(meters=(SteadyMeter(),)))
     record = valid(store)[0]
     assert record.utilisation == pytest.approx(0.5)
@@ -354,7 +354,7 @@ class Neighbour:
 
 def test_a_trial_of_one_device_is_not_charged_with_the_power_of_two(store: Store, launcher: LocalLauncher) -> None:
     environment = replace(CPU, devices=(GPU, replace(GPU, index=1, uuid="GPU-0002")), driver="580.1")
-    plan = a_plan(a_block(rounds=1, sizes=(), options={"seconds": 0.3}))
+    plan = a_plan(a_block(rounds=1, sizes=(), options={"seconds": 1.3}))
     run(store, plan, launcher, environment=environment, options=Options(meters=(SteadyMeter(), Neighbour())))
     assert valid(store)[0].clocks["power_watts"] == pytest.approx(700.0, rel=0.05)
 

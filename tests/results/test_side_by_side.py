@@ -75,7 +75,7 @@ def test_energy_is_that_of_all_devices_of_a_trial_or_none(store: Store, metered:
         environment=TWO, workplace=Workplace.beside(store.path), make_launcher=child,
         watch=lambda uuids: [SteadyMeter() for _ in range(metered)],
     )  # fmt: skip
-    block = a_block(rounds=1, options={"seconds": 0.3}, settings={"devices": 2, "parallel": "ddp"})
+    block = a_block(rounds=1, options={"seconds": 1.3}, settings={"devices": 2, "parallel": "ddp"})
     fill_by(carrier, store, a_plan(block), TWO, options=Options(), on_event=lambda event: None)
     for record in store.records():
         assert record.outcome is Outcome.OK, record.reason

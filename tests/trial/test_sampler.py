@@ -62,7 +62,7 @@ def test_figures_come_from_the_window_alone() -> None:
         ],
         (0.9, 2.1),
     )
-    assert figures.utilisation == pytest.approx(0.9)
+    assert figures.utilisation == 1.0, "the look at 1.0 s tells of the time before the window too"
     assert figures.clocks["sm_mhz"] == pytest.approx(1850.0)
     assert figures.clocks["sm_mhz_min"] == 1800.0
     assert figures.clocks["throttle_reasons"] == ["sw_power_cap"]
@@ -73,12 +73,42 @@ def test_figures_come_from_the_window_alone() -> None:
     assert figures.missing == {}
 
 
+@pytest.mark.parametrize(("end", "told"), [(0.3, False), (0.99, False), (1.0, True), (2.0, True)])
+def test_a_window_that_is_shorter_than_a_look_tells_of_has_no_utilisation_and_no_energy(end: float, told: bool) -> None:
+    """As on an H200: the device is idle before the window and busy in it, and each look is of the second before."""
+    looks = [
+        a_reading(at, utilisation=max(0.0, min(1.0, at)), power_watts=100 + 500 * max(0.0, min(1.0, at)),
+                  energy_joules=100 * at + 500 * max(0.0, at))
+        for at in (place / 10 for place in range(-10, 31))
+    ]  # fmt: skip
+    figures = device_figures([samples_of(*looks)], (0.0, end))
+    assert figures.clocks["sm_mhz"] == 1900.0, "a clock is that of the moment"
+    assert figures.peak_device_bytes == 2 * GIB
+    if told:
+        assert figures.utilisation == 1.0
+        assert (figures.power_watts, figures.energy_joules) == (pytest.approx(600.0), pytest.approx(600.0 * end))
+        assert figures.missing == {}
+    else:
+        assert (figures.utilisation, figures.energy_joules, figures.power_watts) == (None, None, None)
+        why = (
+            f"the window lasted {end:.2f} s, and no look at the device tells of it alone: each may be of the whole"
+            " second before it; take more steps"
+        )
+        assert figures.missing == {"utilisation": why, "energy_joules_per_token": why}
+
+
+def test_power_without_a_counter_is_that_of_looks_that_tell_of_the_window_alone() -> None:
+    powers = {0.2: 100.0, 0.9: 450.0, 1.5: 600.0}
+    looks = [a_reading(at, energy_joules=None, power_watts=watts) for at, watts in powers.items()]
+    assert device_figures([samples_of(*looks)], (0.0, 2.0)).power_watts == 600.0
+
+
 def test_two_devices_add_their_energy_and_average_their_utilisation() -> None:
     def one(utilisation: float) -> DeviceSamples:
         return samples_of(*(a_reading(at, utilisation=utilisation) for at in (0.0, 1.0, 2.0)))
 
-    figures = device_figures([one(1.0), one(0.5)], (0.5, 1.5))
-    assert figures.energy_joules == pytest.approx(1200.0)
+    figures = device_figures([one(1.0), one(0.5)], (0.5, 2.0))
+    assert figures.energy_joules == pytest.approx(1800.0)
     assert figures.utilisation == pytest.approx(0.75)
     assert figures.peak_device_bytes == 2 * GIB, "the device that held most, not the sum"
 
@@ -88,24 +118,24 @@ def test_power_and_energy_of_a_trial_are_those_of_all_its_devices_or_none() -> N
         samples_of(*(a_reading(at, **changes) for at in (0.0, 1.0, 2.0)))
         for changes in ({}, {"energy_joules": None}, {"energy_joules": None, "power_watts": None})
     )
-    both = device_figures([telling, telling], (0.5, 1.5))
-    assert (both.energy_joules, both.power_watts) == (pytest.approx(1200.0), pytest.approx(1200.0))
-    one_counter = device_figures([telling, without_counter], (0.5, 1.5))
+    both = device_figures([telling, telling], (0.5, 2.0))
+    assert (both.energy_joules, both.power_watts) == (pytest.approx(1800.0), pytest.approx(1200.0))
+    one_counter = device_figures([telling, without_counter], (0.5, 2.0))
     assert one_counter.energy_joules is None, "that of one device is not that of the trial"
     assert one_counter.power_watts == pytest.approx(1200.0), "by the power readings of both"
-    assert device_figures([telling, silent], (0.5, 1.5)).power_watts is None
+    assert device_figures([telling, silent], (0.5, 2.0)).power_watts is None
 
 
 def test_devices_that_nobody_reads_leave_no_energy_of_the_trial() -> None:
     """Of a trial over two nodes the first one's meters are read."""
     one = samples_of(*(a_reading(at) for at in (0.0, 1.0, 2.0)))
-    half = device_figures([one, one], (0.5, 1.5), devices=4)
+    half = device_figures([one, one], (0.5, 2.0), devices=4)
     assert (half.energy_joules, half.power_watts, half.clocks["power_watts"]) == (None, None, None)
     assert half.missing["energy_joules_per_token"] == (
         "a trial over several nodes is metered on the first, and that is 2 of its 4 devices"
     )
     assert half.utilisation == pytest.approx(0.9), "a mean, which the first node's devices give"
-    assert device_figures([one, one], (0.5, 1.5), devices=2).power_watts == pytest.approx(1200.0)
+    assert device_figures([one, one], (0.5, 2.0), devices=2).power_watts == pytest.approx(1200.0)
 
 
 def test_memory_is_that_of_our_processes_where_they_can_be_matched() -> None:
@@ -174,7 +204,7 @@ def test_a_trial_without_a_window_keeps_its_memory_and_its_neighbours() -> None:
 
 def test_what_the_device_does_not_tell_is_missing_and_no_number() -> None:
     silent = [Reading(at=float(at)) for at in range(3)]
-    figures = device_figures([samples_of(*silent)], (0.5, 1.5))
+    figures = device_figures([samples_of(*silent)], (0.5, 2.0))
     assert (figures.utilisation, figures.energy_joules, figures.clocks["sm_mhz"]) == (None, None, None)
     assert figures.missing["utilisation"] == "the device does not tell"
 
