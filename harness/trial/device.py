@@ -21,8 +21,8 @@ power of an H100 is seen in a quarter of the time, once in 100 ms (arXiv 2312.02
 def too_short(seconds: float) -> str:
     """Why a window of this length has neither utilisation nor energy."""
     return (
-        f"the window lasted {seconds:.2f} s, and no look at the device tells of it alone: each may be of the whole second"
-        " before it; take more steps"
+        f"the window lasted {seconds:.2f} s, and no look at the device tells of it alone: each may be of the whole"
+        " second before it; take more steps"
     )
 
 
