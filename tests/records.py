@@ -29,6 +29,7 @@ from harness.experiment.cell import Cell, Workload
 from harness.experiment.study import Arm, Block, Role
 from harness.results.first_step import FIRST_STEP
 from harness.results.record import Record
+from harness.trial.device import LOOKS_BACK_SECONDS
 from harness.trial.outcome import Outcome
 from tests.shapes import (
     A100,
@@ -190,6 +191,7 @@ def _speed(run: _Run, trial: _Trial, random: np.random.Generator) -> dict[str, A
     mean, per_second = sum(seconds) / run.steps, tokens * run.steps / sum(seconds)
     recompute = 4 / 3 if cell["checkpointing"] != "off" else 1.0
     gpu = bool(run.environment.devices)
+    metered = gpu and math.fsum(seconds) >= LOOKS_BACK_SECONDS
     return {
         "tokens_per_second": per_second,
         "samples_per_second": per_second / cell.number("sequence_length"),
@@ -202,10 +204,10 @@ def _speed(run: _Run, trial: _Trial, random: np.random.Generator) -> dict[str, A
         "mfu": per_second * MODEL_FLOPS_PER_TOKEN / H100_BF16_FLOPS if gpu else None,
         "hfu": per_second * MODEL_FLOPS_PER_TOKEN * recompute / H100_BF16_FLOPS if gpu else None,
         "peak_flops": {"value": H100_BF16_FLOPS, "dtype": "bfloat16", "source": "synthetic"} if gpu else {},
-        "utilisation": 0.93 if gpu else None,
-        "energy_joules_per_token": 600 / per_second if gpu else None,
-        "clocks": {"sm_mhz": 1750.0, "sm_mhz_min": 1740.0, "throttle_reasons": [], "power_watts": 600.0,
-                   "power_limit_watts": 700.0, "temperature": 62, "foreign": []} if gpu else {},
+        "utilisation": 0.93 if metered else None,
+        "energy_joules_per_token": 600 / per_second if metered else None,
+        "clocks": {"sm_mhz": 1750.0, "sm_mhz_min": 1740.0, "throttle_reasons": [], "temperature": 62, "foreign": [],
+                   "power_watts": 600.0 if metered else None, "power_limit_watts": 700.0} if gpu else {},
         "missing": {} if gpu else {"mfu": "no peak is known for this processor"},
     }  # fmt: skip
 

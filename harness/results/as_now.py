@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from harness.results.first_step import without_first_step
+from harness.results.first_step import FIRST_STEP, without_first_step
 from harness.results.record import Record
 from harness.techniques.kept import GATHERED
 from harness.trial.device import LOOKS_BACK_SECONDS, too_short
@@ -17,24 +17,34 @@ from harness.trial.device import LOOKS_BACK_SECONDS, too_short
 PADDED = "it counted padding as useful when this was measured; a trial that is made now counts useful tokens"
 WITH_WEIGHTS = "weights that forward gathered from shards counted with them when this was measured; run it again"
 DOUBLED = "gradients counted twice, with their unscaled copies, when this was measured; run it again"
+MISSED = "the peak fell between two looks at the device: less was seen there than PyTorch had reserved"
 UNSEEN = "the allocator saw none when this was measured: CUDA graphs keep them in memory of their own"
 
 
 def as_now(record: Record) -> Record:
     """The same record where nothing is to be changed."""
-    as_timed = _without_short_looks(without_first_step(record))
+    as_timed = _without_missed_peak(_without_short_looks(without_first_step(record)))
     return _without_doubled_gradients(_without_wrong_activations(_without_padded_mfu(as_timed)))
 
 
 def _without_short_looks(record: Record) -> Record:
     """No utilisation and no energy of a window that is shorter than what the device tells of at one look."""
-    seconds = math.fsum(record.step_seconds)
+    seconds = math.fsum((*record.step_seconds, record.figures.get(FIRST_STEP, 0.0)))
     told = [name for name in ("utilisation", "energy_joules_per_token") if getattr(record, name) is not None]
     if not told or not 0 < seconds < LOOKS_BACK_SECONDS:
         return record
     clocks = {**record.clocks, "power_watts": None} if "power_watts" in record.clocks else record.clocks
     missing = {**record.missing, **dict.fromkeys(told, too_short(seconds))}
     return replace(record, utilisation=None, energy_joules_per_token=None, clocks=clocks, missing=missing)
+
+
+def _without_missed_peak(record: Record) -> Record:
+    """No peak of the device where a part of it, what PyTorch reserved, was higher: memory that is given back at once
+    is not seen by ten looks a second."""
+    seen, reserved = record.peak_device_bytes, record.peak_reserved_bytes
+    if seen is None or reserved is None or seen >= reserved:
+        return record
+    return replace(record, peak_device_bytes=None, missing={**record.missing, "peak_device_bytes": MISSED})
 
 
 def _without_padded_mfu(record: Record) -> Record:

@@ -512,7 +512,7 @@ def test_a_cell_whose_first_gradient_was_never_compared_says_so() -> None:
 
 
 def test_parity_does_not_gate_what_it_says_nothing_about() -> None:
-    records = make_records([study(cell(loss_shift=1.0))])
+    records = make_records([study(cell(loss_shift=1.0, ratio=1.0))])
     found = verdict_on(make_claim(metric="utilisation", range=[0.85, None]), records)
     assert found.word is Word.CONFIRMED
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.judgement.quantities import state_per_parameter
-from harness.results.as_now import DOUBLED, PADDED, UNSEEN, WITH_WEIGHTS
+from harness.results.as_now import DOUBLED, MISSED, PADDED, UNSEEN, WITH_WEIGHTS
 from harness.results.lines import read_lines, write_lines
 from harness.results.record import Record
 from harness.results.store import Store
@@ -50,13 +50,15 @@ def test_an_mfu_that_counted_padding_is_none_any_more(
         assert found.tokens_per_second == record.tokens_per_second
 
 
-@pytest.mark.parametrize(("step_seconds", "kept"), [([0.05] * 19, False), ([0.05] * 20, True), ([], True)])
+@pytest.mark.parametrize(("others", "first", "kept"), [(18, 0.05, False), (19, 0.05, True), (18, 0.1, True)])
 def test_utilisation_and_energy_of_a_window_under_a_second_are_none_any_more(
-    tmp_path: Path, step_seconds: list[float], kept: bool
+    tmp_path: Path, others: int, first: float, kept: bool
 ) -> None:
+    """The first step stands by itself in what is stored, and belongs to the window that was metered."""
     (record,) = many_records(1)
     clocks = {"sm_mhz": 1980.0, "power_watts": 620.0}
-    told = replace(record, step_seconds=step_seconds, utilisation=0.93, energy_joules_per_token=0.004, clocks=clocks)
+    told = replace(record, step_seconds=[0.05] * others, figures={**record.figures, "first_step_seconds": first},
+                   utilisation=0.93, energy_joules_per_token=0.004, clocks=clocks)  # fmt: skip
     write_lines([told], tmp_path / "a.jsonl")
     (read,) = read_lines(tmp_path / "a.jsonl")
     if kept:
@@ -65,6 +67,16 @@ def test_utilisation_and_energy_of_a_window_under_a_second_are_none_any_more(
         assert (read.utilisation, read.energy_joules_per_token) == (None, None)
         assert read.clocks == {"sm_mhz": 1980.0, "power_watts": None}
         assert read.missing["utilisation"] == read.missing["energy_joules_per_token"] == too_short(0.95)
+
+
+@pytest.mark.parametrize(("seen", "kept"), [(5 * 2**30, False), (6 * 2**30, True), (7 * 2**30, True), (None, True)])
+def test_a_peak_of_the_device_below_what_was_reserved_was_missed(tmp_path: Path, seen: int | None, kept: bool) -> None:
+    (record,) = many_records(1)
+    write_lines([replace(record, peak_reserved_bytes=6 * 2**30, peak_device_bytes=seen)], tmp_path / "a.jsonl")
+    (read,) = read_lines(tmp_path / "a.jsonl")
+    assert read.peak_device_bytes == (seen if kept else None)
+    assert read.peak_reserved_bytes == 6 * 2**30
+    assert (read.missing.get("peak_device_bytes") == MISSED) is not kept
 
 
 @pytest.mark.parametrize(("held", "kept"), [(0.0, False), (-512.0, False), (3636.0, True)])
