@@ -189,12 +189,11 @@ def product(records: list[Record], **fields: Any) -> Verdict:
     return verdict_on(make_claim(form="product", cell=stack, order=[COMPILE, FLASH], **fields), records)
 
 
-def stacked(stack: float) -> list[Record]:
+def stacked(stack: float, *, rounds: int = 5, **of_the_stack: float) -> list[Record]:
     both = {"compile": "default", "attention": "flash2"}
-    cells = ((COMPILE, 1.5), (FLASH, 1.2), (both, stack))
-    return make_records(
-        [study(*(CellShape(settings=settings, ratio=ratio) for settings, ratio in cells))], spread=0.002
-    )
+    parts = CellShape(settings=COMPILE, ratio=1.5), CellShape(settings=FLASH, ratio=1.2)
+    shape = study(*parts, CellShape(settings=both, ratio=stack, **of_the_stack))  # type: ignore[arg-type]
+    return make_records([shape], spread=0.002, rounds=rounds)
 
 
 def test_a_stack_is_judged_and_set_against_the_product_of_its_parts() -> None:
@@ -206,10 +205,30 @@ def test_a_stack_is_judged_and_set_against_the_product_of_its_parts() -> None:
     assert found.details["over_product"]["high"] < 1
 
 
+def test_a_stack_against_its_other_baseline_is_told_and_not_judged() -> None:
+    found = product(stacked(1.6), range=[1.4, 2.2], other_baseline=COMPILE)
+    assert found.other_baseline.startswith("1.068x [")  # 1.6 / 1.5 is 1.067
+    assert found.other_baseline.endswith("against compile=default"), "the range is that of the stack"
+
+
 def test_a_stack_without_a_range_is_reported() -> None:
     found = product(stacked(1.8), range=None)
     assert found.word is Word.REPORTED
     assert found.details["over_product"]["low"] < 1 < found.details["over_product"]["high"]
+
+
+def test_a_stack_that_trained_something_else_confirms_no_product() -> None:
+    found = product(stacked(1.6, loss_shift=1.0), range=[1.4, 2.2])
+    assert found.word is Word.FAST_BUT_DIFFERENT
+    assert "no answer, whichever way it points; parity fails: " in found.reason
+    assert found.details["product"] == pytest.approx(1.8, rel=0.01)
+
+
+def test_two_rounds_of_a_stack_without_a_range_give_no_verdict_by_parity_either() -> None:
+    """It was *fast but different*, which is a verdict."""
+    found = product(stacked(1.6, rounds=2, loss_shift=1.0), range=None)
+    assert found.word is Word.REPORTED
+    assert "; so far parity fails: " in found.reason
 
 
 def test_a_missing_part_is_named() -> None:
@@ -287,6 +306,7 @@ def test_a_limit_is_extrapolated_from_the_device_counts_that_were_run() -> None:
     found = verdict_on(limit(), sharded((4, 12), (1, 2, 4)))
     assert found.word is Word.EXTRAPOLATED
     assert found.measured == "2.29x at 4 devices, limit 4.00x"  # 16 / (4 + 12/4)
+    assert (found.low, found.high) == (4, 4), "what is claimed"
     assert "4 + 12/N fits best (error 0.0%" in found.reason
     assert "the claimed 4x is its limit for many devices" in found.reason
     assert found.details["predictions"]["8"] == pytest.approx({"bytes_per_parameter": 5.5, "ratio": 16 / 5.5})
