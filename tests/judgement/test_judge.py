@@ -239,6 +239,15 @@ def test_a_pair_with_a_failed_arm_is_dropped_and_said_so() -> None:
     assert "oom in 2 of 5 rounds" in found.reason
 
 
+def test_a_round_whose_arms_are_ok_and_one_has_no_figure_is_dropped_for_that() -> None:
+    """It was dropped `because an arm failed`, and none had."""
+    records = [replace(each, phases={**each.phases, "copy": 0.0}) if each.round == 2 and not each.baseline else each
+               for each in make_records([study()])]  # fmt: skip
+    found = verdict_on(make_claim(metric="copy_speedup"), records)
+    assert found.rounds == 4
+    assert "1 of 5 rounds were dropped because an arm has no such figure in them" in found.reason
+
+
 def test_a_round_without_the_cell_is_no_dropped_pair() -> None:
     """A cell that came to its study later: on two H200s two rounds had its baseline and not yet the cell."""
     records = [each for each in make_records([study()]) if each.baseline or each.round > 2]
@@ -557,6 +566,14 @@ def test_the_peak_of_a_layer_is_judged_as_all_peaks_are() -> None:
     assert largest.measured == "layer peak bytes 1.00 MiB (baseline 4.00 MiB)"
 
 
+def test_a_peak_of_nothing_is_no_multiple() -> None:
+    it = make_claim(metric="figure_inverse:layer_peak_bytes", range=[3, 5])
+    assert verdict_on(it, layers(0.0, 1.0, 1.0)).measured == "4.00x"
+    found = verdict_on(make_claim(metric="peak_ratio"), changed(make_records([study()]), "precision=bf16",
+                                                                 peak_reserved_bytes=0))  # fmt: skip
+    assert (found.word, found.reason) == (Word.NOT_TESTABLE, "the records have no figure for peak_ratio")
+
+
 @pytest.mark.parametrize(("arm", "bounds"), [("precision=bf16", [0.3, 0.5]), ("baseline", [0.3, None])])
 def test_a_peak_of_rounds_that_fitted_is_no_peak(arm: str, bounds: list[float | None]) -> None:
     """One round of five ran out of memory: the arm needs more than the others showed."""
@@ -650,6 +667,14 @@ def test_scaling_efficiency_divides_by_the_devices() -> None:
     assert found.helped == "yes", "two devices are faster than one, short of twice as fast"
 
 
+def test_scaling_efficiency_divides_by_the_devices_beyond_those_of_the_baseline() -> None:
+    two, four = ({"devices": count, "parallel": "ddp"} for count in (2, 4))
+    shape = study(CellShape(settings=two, ratio=1.9), CellShape(settings=four, ratio=3.42))
+    it = make_claim(metric="scaling_efficiency", range=[0.89, 0.91], cell=four, baseline=two)
+    found = verdict_on(it, make_records([shape], spread=0.001, step_spread=0.0))
+    assert found.value == pytest.approx(0.9, abs=0.002)  # 3.42 / 1.9 of twice the devices
+
+
 def test_a_mean_of_shares_stays_between_none_and_all() -> None:
     # 0.97, 0.99, 0.98: mean 0.98, t(0.975, 2)·s/√3 = 4.303·0.01/1.732 = 0.0248, so up to 1.0048
     shares = iter([0.97, 0.99, 0.98])
@@ -659,6 +684,26 @@ def test_a_mean_of_shares_stays_between_none_and_all() -> None:
     assert found.interval == (pytest.approx(0.9552, abs=1e-4), 1.0)
     assert found.measured == "98.0% [95.5%, 100.00%] (baseline 93.0%)"
     assert found.word is Word.CONFIRMED
+
+
+def test_what_may_be_more_than_all_is_not_cut_off_there() -> None:
+    # mean 1.08, half 0.0248 as above
+    shares = iter([1.07, 1.09, 1.08])
+    records = [replace(each, figures={"retried_share": next(shares)}) if each.arm == "precision=bf16" else each
+               for each in make_records([study()], rounds=3)]  # fmt: skip
+    found = verdict_on(make_claim(metric="figure:retried_share", form="at-least", bound=1, range=None), records)
+    assert found.interval == pytest.approx((1.0552, 1.1048), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound", "word"),
+    [("peak_bytes", 1e12, Word.INCONCLUSIVE), ("trainable_share_saved", 0.5, Word.CONFIRMED)],
+)
+def test_only_a_peak_is_left_open_by_a_round_that_ran_out_of_memory(metric: str, bound: float, word: Word) -> None:
+    records = make_records([study(cell(outcome=Outcome.OOM, failed_rounds=(2,)))])
+    found = verdict_on(make_claim(metric=metric, form="at-most", bound=bound, range=None), records)
+    assert found.word is word
+    assert found.reason.startswith("precision=bf16 ran out of memory in 1 of 5 rounds") == (metric == "peak_bytes")
 
 
 def test_two_rounds_settle_nothing_however_well_they_agree() -> None:
