@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.judgement.blocks import compare
+from harness.judgement.blocks import compare, speed_over_product
 from harness.judgement.judged import ArmResult, BlockResult
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, study
@@ -53,6 +53,20 @@ def test_ratios_pair_the_rounds_and_keep_one_value_each() -> None:
     found = arm(block, "precision=bf16").speedup
     assert found is not None
     assert list(found.observed) == pytest.approx(expected)
+
+
+def test_a_combination_is_held_against_its_parts_in_the_rounds_that_ran_all_of_them() -> None:
+    one, two = {"precision": "bf16"}, {"optimizer": "fused"}
+    cells = (CellShape(settings=one, ratio=1.5), CellShape(settings={**one, **two}, ratio=1.44),
+             CellShape(settings=two, ratio=1.2, outcome=Outcome.OOM, failed_rounds=(2,)))  # fmt: skip
+    records = make_records([study(*cells)], spread=0.0, step_spread=0.0)
+    (block,) = compare([each for each in records if each.round < 5 or each.arm != "precision=bf16"]).blocks
+    both = next(each for each in block.arms if len(each.cell.items() - block.arms[0].cell.items()) == 2)
+    parts = [arm(block, "precision=bf16"), arm(block, "optimizer=fused")]
+    found = speed_over_product(both, parts, block.arms[0])
+    assert found is not None
+    assert found.value == pytest.approx(1.44 / (1.5 * 1.2))
+    assert (found.rounds, found.dropped) == (3, 1), "the second failed; of the fifth a part was not run"
 
 
 def test_memory_is_maximum_and_range_over_the_trials() -> None:
@@ -187,7 +201,7 @@ def test_a_block_without_its_baseline_compares_nothing_and_says_so() -> None:
 def test_a_block_without_a_control_has_no_noise_floor_and_says_so() -> None:
     records = [each for each in make_records([study()]) if not each.control]
     (block,) = compare(records).blocks
-    assert block.noise_floor is None
+    assert (block.noise_floor, block.suspect) == (None, False)
     assert block.warnings == ("no A/A control was run: the noise floor is unknown",)
 
 
