@@ -171,6 +171,8 @@ def test_each_of_several_files_in_a_folder_is_a_trial(folder: Path) -> None:
     said = claimbench("compare", "before", "after", cwd=folder)
     assert said.code == 1
     assert "rounds of one process" not in said.out
+    for sides in (("before", "after/0.json"), ("after/0.json", "before")):
+        assert "rounds of one process" in claimbench("compare", *sides, cwd=folder).out
 
 
 def test_a_file_without_its_data_gives_a_ratio_and_no_interval(folder: Path) -> None:
