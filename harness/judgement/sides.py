@@ -61,7 +61,7 @@ class CellSpeeds:
     """One a trial: tokens/s, samples/s or steps/s; rounds/s of a benchmark that is none of ours."""
     unit: str
     contents: tuple[object, ...] = ()
-    """What makes it the same work on both sides: cell, kind, scale, steps. Empty: of a benchmark that is none of ours nothing is known."""
+    """What makes it the same work on both sides: cell, kind, scale, steps. Empty: a benchmark of others."""
     outcomes: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
     peak_bytes: float | None = None

@@ -240,6 +240,8 @@ def test_of_a_block_in_two_environments_the_latest_is_compared() -> None:
             [1200 * math.exp(log) for log in (-0.02, 0.0, 0.02)]
         )
         assert "several environments" in found.notes[0]
+    longer = [replace(each, steps=40, block="another", fingerprint="old") for each in new]
+    assert side([*old, *longer]).notes == (), "another block, in one environment"
 
 
 def test_superseded_trials_do_not_count() -> None:
