@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -75,6 +76,34 @@ def test_an_entry_may_be_the_best_of_several_cells_and_live_in_another_study() -
     assert found.measured.startswith("batch size 1.99x")
 
 
+@pytest.mark.parametrize(
+    "metric", ["speedup", "step_time_ratio", "figure_inverse:step_seconds", "figure_saved:step_seconds"]
+)
+def test_the_largest_gain_is_first_whichever_way_a_metric_points(metric: str) -> None:
+    shape = study(CellShape(settings=COMPILE, ratio=1.6), CellShape(settings=FLASH, ratio=1.3))
+    records = [replace(each, figures={"step_seconds": each.step_seconds[0]})
+               for each in make_records([shape], step_spread=0.0)]  # fmt: skip
+    assert verdict_on(order(COMPILE, FLASH, metric=metric), records).word is Word.CONFIRMED
+    assert verdict_on(order(FLASH, COMPILE, metric=metric), records).word is Word.REFUTED_BELOW
+
+
+def test_an_entry_of_another_study_is_looked_for_at_its_points_and_not_at_the_claim_s() -> None:
+    here = study(CellShape(settings=COMPILE, ratio=1.6), sweep=("sequence_length", (512, 1024)))
+    other = StudyShape(name="other", cells=(CellShape(settings=FUSED, ratio=1.1),))
+    it = order(COMPILE, {"cell": FUSED, "study": "other"}, at={"sequence_length": 512})
+    assert verdict_on(it, make_records([here, other])).word is Word.CONFIRMED
+
+
+def test_entries_are_ranked_on_the_machine_that_counts() -> None:
+    """A cell gained more on another one, where it ran in fewer rounds."""
+    there = make_records(
+        [study(CellShape(settings=FLASH, ratio=3.0))], rounds=3, environment=A100, fingerprint="a" * 16
+    )
+    found = verdict_on(order(COMPILE, FLASH), [*ranked(1.6, 1.3, 1.1), *there])
+    assert found.word is Word.CONFIRMED
+    assert "attention=flash2 1.30x" in found.measured
+
+
 def test_an_entry_that_was_measured_again_is_judged_on_what_counts_now() -> None:
     newer = made(ranked(1.2, 1.5, 1.1), "2" * 16, version=2)
     records = [*made(ranked(3.0, 1.5, 1.1), "1" * 16), *newer]
@@ -99,6 +128,30 @@ def test_memory_is_ranked_by_its_maxima() -> None:
     it = order(COMPILE, FLASH, metric="peak_saved")
     assert verdict_on(it, make_records([shape])).word is Word.CONFIRMED
     assert verdict_on(order(FLASH, COMPILE, metric="peak_saved"), make_records([shape])).word is Word.REFUTED_BELOW
+
+
+def test_peaks_that_touch_are_not_told_apart() -> None:
+    shape = study(CellShape(settings=COMPILE), CellShape(settings=FLASH))
+
+    def found(least: float) -> Word:
+        peaks = {"compile=default": (6.0, 5.0, 5.0), "attention=flash2": (7.0, least, least)}
+        records = [replace(each, peak_reserved_bytes=int(1e9 * peaks[each.arm][each.round - 1])) if each.arm in peaks
+                   else each for each in make_records([shape], rounds=3)]  # fmt: skip
+        return verdict_on(order(COMPILE, FLASH, metric="peak_saved"), records).word
+
+    assert (found(6.0), found(6.1)) == (Word.INCONCLUSIVE, Word.CONFIRMED)
+
+
+def test_pairs_of_an_order_are_corrected_by_holm() -> None:
+    """Differences of mean 0.02332 and deviation 0.01 · √2.5 in five rounds: t = 3.298 at four degrees of freedom,
+    p = 0.03. Enough for one pair; of three, of which one is beyond doubt, it is doubled."""
+    logs = [0.02332 + 0.01 * place for place in (-2, -1, 0, 1, 2)]
+    ratios = {"compile=default": [math.exp(log) for log in logs], "attention=flash2": [1.0] * 5,
+              "optimizer=fused": [math.exp(log - 2 * 0.02332) for log in logs]}  # fmt: skip
+    records = paced(ranked(1.0, 1.0, 1.0), ratios)  # type: ignore[arg-type]
+    assert verdict_on(order(COMPILE, FLASH), records).word is Word.CONFIRMED
+    found = verdict_on(order(COMPILE, FLASH, FUSED), records)
+    assert (found.word, found.details["pairs_in_order"]) == (Word.INCONCLUSIVE, 1)
 
 
 def paced(records: list[Record], ratios: dict[str, list[float | None]]) -> list[Record]:
@@ -224,6 +277,14 @@ def test_a_stack_that_trained_something_else_confirms_no_product() -> None:
     assert found.details["product"] == pytest.approx(1.8, rel=0.01)
 
 
+def test_a_part_that_trained_something_else_is_named_beside_the_product() -> None:
+    both = {"compile": "default", "attention": "flash2"}
+    cells = CellShape(settings=COMPILE, ratio=1.5, loss_shift=1.0), CellShape(settings=FLASH, ratio=1.2)
+    found = product(make_records([study(*cells, CellShape(settings=both, ratio=1.8))], spread=0.002), range=[1.4, 2.2])
+    assert found.word is Word.CONFIRMED
+    assert "parity fails for compile=default, so that the product is none of like parts" in found.reason
+
+
 def test_two_rounds_of_a_stack_without_a_range_give_no_verdict_by_parity_either() -> None:
     """It was *fast but different*, which is a verdict."""
     found = product(stacked(1.6, rounds=2, loss_shift=1.0), range=None)
@@ -266,6 +327,20 @@ def test_the_parts_of_a_stack_share_their_baselines_trials() -> None:
         over = verdict_on(claim, records).details["over_product"]
         covered += over["low"] <= 1 <= over["high"]
     assert 0.92 <= covered / runs <= 0.99
+
+
+def test_gains_with_one_round_in_common_stand_by_themselves() -> None:
+    """Logarithms of -0.01, 0, 0.01 of the stack and a part, in three rounds each that share the third: each has the
+    variance 0.0001 / 3 of its mean, at two degrees of freedom; together 0.008165 at four, t = 2.776."""
+    records = stacked(1.8)
+    (both,) = {each.arm for each in records if len(each.arm.split()) == 2}
+    up, same, down = math.exp(0.01), 1.0, math.exp(-0.01)
+    ratios = {both: [1.8 * up, 1.8 * same, 1.8 * down, None, None], "compile=default": [1.5] * 5,
+              "attention=flash2": [None, None, 1.2 * down, 1.2 * same, 1.2 * up]}  # fmt: skip
+    over = product(paced(records, ratios), range=None).details["over_product"]  # type: ignore[arg-type]
+    half = math.exp(2.7764 * 0.0081650)
+    assert (over["value"], over["low"], over["high"]) == pytest.approx((1.0, 1 / half, half), rel=1e-5)
+    assert over["rounds"] == 3
 
 
 def test_a_part_against_a_baseline_of_its_own_is_paired_by_round_too() -> None:
