@@ -40,6 +40,7 @@ def test_a_ratio_well_inside_the_range_confirms() -> None:
     assert found.measured.startswith("1.7")
     assert "lies within 1.5x to 2x" in found.reason
     assert (found.arm, found.study, found.low, found.high) == ("precision=bf16", "precision", 1.5, 2.0)
+    assert found.scope == "", "there is one point only"
 
 
 def test_a_true_ratio_outside_refutes_and_may_still_have_helped() -> None:
@@ -795,6 +796,11 @@ def test_scope_counts_the_points_where_the_claim_holds() -> None:
     assert found.scope == said
     assert [point["word"] for point in found.details["points"]] == ["refuted, below", "confirmed", "confirmed"]
     assert found.sweep == {"sequence_length": 1024}
+
+
+def test_the_scope_of_a_claim_that_holds_everywhere_names_no_points() -> None:
+    records = make_records([study(sweep=("sequence_length", (512, 1024)))])
+    assert verdict_on(make_claim(at={"sequence_length": 512}), records).scope == "holds at 2 of 2 points"
 
 
 def test_the_primary_point_alone_decides() -> None:

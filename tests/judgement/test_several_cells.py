@@ -183,6 +183,13 @@ def test_entries_of_one_block_are_told_apart_by_the_rounds_that_ran_both() -> No
     )
 
 
+def test_an_order_is_told_by_its_neighbours_where_its_ends_share_too_few_rounds() -> None:
+    ratios = {"compile=default": [1.30, 1.305, 1.295, None, None], "attention=flash2": [1.2, 1.2, 1.2, 1.2, 1.2],
+              "optimizer=fused": [None, None, 1.10, 1.105, 1.095]}  # fmt: skip
+    found = verdict_on(order(COMPILE, FLASH, FUSED), paced(ranked(1.0, 1.0, 1.0), ratios))
+    assert (found.word, found.details["pairs_in_order"], found.details["pairs"]) == (Word.CONFIRMED, 2, 3)
+
+
 def test_two_rounds_tell_no_order() -> None:
     records = paced(two_cells(2), {"compile=default": [1.2, 1.2001], "attention=flash2": [1.1, 1.1002]})
     for entries in ((COMPILE, FLASH), (FLASH, COMPILE)):
