@@ -78,8 +78,18 @@ def verdicts(file: Path | Claims, matrix: Matrix, scale: str = "full") -> dict[s
         ([("data: stdlib", "data: synthetic")], "data synthetic instead of stdlib"),
         ([("batch_size: 8", "batch_size: 4")], "batch_size 4 instead of 8"),
         ([("schema: 1\n", "schema: 1\nbaseline: {stream: cached}\n")], "stream cached instead of parse"),
+        (
+            [("gpt2-124m", "tiny"), ("data: stdlib", "data: synthetic"), ("batch_size: 8", "batch_size: 4")],
+            "model tiny instead of gpt2-124m, data synthetic instead of stdlib, batch_size 4 instead of 8",
+        ),
+        (
+            [("gpt2-124m", "tiny"), ("data: stdlib", "data: synthetic"), ("batch_size: 8", "batch_size: 4"),
+             ("sequence_length: 1024", "sequence_length: 512")],
+            "model tiny instead of gpt2-124m, data synthetic instead of stdlib, sequence_length 512 instead of 1024, "
+            "and 1 more",
+        ),
     ],
-)
+)  # fmt: skip
 def test_another_study_of_the_same_name_is_not_what_the_claim_is_about(
     claims: Path, edits: list[tuple[str, str]], why: str
 ) -> None:

@@ -97,6 +97,14 @@ def test_arms_that_did_the_same_to_the_last_digit_are_no_comparison() -> None:
     assert "did exactly the same" in verdict.reason
 
 
+def test_arms_that_differ_in_one_round_alone_are_a_comparison() -> None:
+    records = [
+        each if each.baseline or each.round > 1 else replace(each, losses=[*each.losses[:-1], each.losses[-1] + 1e-6])
+        for each in alike(losses_too=True)
+    ]
+    assert judged(records).word is Word.CONFIRMED
+
+
 def test_the_same_operators_with_other_losses_are_one() -> None:
     assert judged(alike(losses_too=False)).word is Word.CONFIRMED
 
