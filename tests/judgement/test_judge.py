@@ -358,6 +358,14 @@ def test_fingerprints_are_never_mixed_and_the_one_with_more_rounds_counts() -> N
     assert (found.word, found.rounds) == (Word.CONFIRMED, 5)
 
 
+def test_of_two_fingerprints_that_with_more_rounds_of_both_arms_counts() -> None:
+    fewer = make_records([study()], rounds=3, fingerprint="e" * 16)
+    lone = [replace(each, outcome=Outcome.CRASH) if each.arm == "baseline" and each.round > 1 else each
+            for each in make_records([study(cell(ratio=5.0))])]  # fmt: skip
+    found = verdict_on(make_claim(), [*fewer, *lone])
+    assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
+
+
 def test_trials_that_are_made_otherwise_now_count_before_more_rounds_of_older_ones() -> None:
     pipeline = {"parallel": "pipeline", "devices": 2}
     it = make_claim(cell=pipeline, range=[0.9, 1.1])
@@ -661,6 +669,12 @@ def test_a_share_of_the_cell_alone_needs_no_baseline() -> None:
     assert found.measured == "0.991% [0.988%, 0.993%] (baseline 1.0%)"
 
 
+def test_a_share_of_the_cell_alone_is_judged_where_no_baseline_ran() -> None:
+    records = changed(make_records([study()]), "baseline", outcome=Outcome.OOM, reason="CUDA out of memory")
+    it = make_claim(metric="data_wait_share", form="at-most", bound=0.1, range=None)
+    assert verdict_on(it, records).word is Word.CONFIRMED
+
+
 def test_trainable_parameters_are_counted_without_an_interval() -> None:
     shape = study(CellShape(settings={"lora": 8}, trainable_share=0.01))
     it = make_claim(metric="trainable_share_saved", form="at-least", bound=0.9, range=None, cell={"lora": 8})
@@ -875,6 +889,9 @@ def test_a_block_is_current_unless_another_one_stands_for_all_of_it() -> None:
     other = make_records([study(baseline={"batch_size": 4})])
     blocks = compare([*older, *made(other, "2" * 16, version=2)]).blocks
     assert [block.fingerprint[0] for block in current(blocks)] == ["1", "2"], "another experiment of the same study"
+    there = made(make_records([study()], environment=A100), "2" * 16, version=2)
+    blocks = compare([*older, *there]).blocks
+    assert [block.fingerprint[0] for block in current(blocks)] == ["1", "2"], "another machine"
 
 
 def test_the_scope_is_that_of_the_block_that_was_judged() -> None:

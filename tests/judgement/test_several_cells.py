@@ -446,6 +446,19 @@ def test_the_fullest_rank_counts() -> None:
     records = [replace(each, ranks=ranks) if each.cell["zero"] == 1 and each.cell["devices"] == 2 else each
                for each in sharded((4, 12), (1, 2))]  # fmt: skip
     assert verdict_on(limit(), records).details["state"]["2"] == pytest.approx(12.0)
+    fuller = [replace(each, ranks=[{"model_state_bytes": {"before_step": 13.0 * PARAMETERS}}]) if each.ranks
+              and each.round == 2 else each for each in records]  # fmt: skip
+    assert verdict_on(limit(), fuller).details["state"]["2"] == pytest.approx(13.0), "and the fullest of the rounds"
+
+
+def test_of_two_points_with_one_device_count_that_of_more_rounds_gives_its_state() -> None:
+    def at_length(length: int, records: list[Record]) -> list[Record]:
+        return [replace(each, sweep={"devices": 2, "sequence_length": length}, block=str(length)) for each in records]
+
+    fewer, more = at_length(512, sharded((2, 14), (2,), rounds=3)), at_length(1024, sharded((4, 12), (2,), rounds=5))
+    for records in ([*fewer, *more], [*more, *fewer]):
+        found = verdict_on(limit(), [*sharded((4, 12), (1,)), *records])
+        assert found.details["state"] == pytest.approx({"1": 16.0, "2": 10.0})
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
@@ -495,6 +508,8 @@ def test_an_expected_value_that_most_rounds_did_not_live_to_show_is_inconclusive
     found = verdict_on(it, crashed(5))
     assert found.word is Word.CONFIRMED
     assert "1 of 5 rounds were dropped because an arm failed" in found.reason
+    half = verdict_on(it, [each for each in crashed(3) if each.round < 5])
+    assert half.word is Word.CONFIRMED, "two of four are not most"
 
 
 def test_one_is_not_true() -> None:
@@ -522,6 +537,12 @@ def test_a_statement_shows_the_metrics_it_names() -> None:
     assert found.measured.startswith("speedup 1.7")
     assert found.measured.endswith("peak saved 40.0%")
     assert found.helped == "yes"
+
+
+def test_a_baseline_that_is_shown_by_itself_helps_nothing() -> None:
+    it = make_claim(form="statement", range=None, metric=None, cell=None, shows=["speedup", "peak_saved"])
+    found = verdict_on(it, make_records([study()]))
+    assert (found.word, found.helped, found.arm) == (Word.REPORTED, "", "baseline")
 
 
 def test_a_figure_in_a_mapping_is_reached_with_dots() -> None:
