@@ -229,6 +229,9 @@ def test_what_changed_around_the_code_is_listed() -> None:
         "driver: 580.95.05 → 590.1",
     ]
     assert compared().changes == ()
+    unnamed = side(optimizer_study(environment=replace(H100, driver="", cores=0)))
+    listed = [str(change) for change in compared(before=unnamed).changes]
+    assert listed == [f"cores: absent → {H100.cores}", f"driver: absent → {H100.driver}"], "nothing is no value"
 
 
 def test_of_a_block_in_two_environments_the_latest_is_compared() -> None:

@@ -51,6 +51,12 @@ def test_sentences_about_the_same_arms_share_their_trials(step: str) -> None:
     assert len({plan.trials[0].block.key for plan in plans}) == 1
 
 
+def test_sentences_about_the_same_arms_elsewhere_are_studies_of_their_own(step: str) -> None:
+    """A study is judged on the best of its blocks: what was measured at another precision would answer."""
+    studies = {ask(f"{SENTENCE}{at}", step).study for at in ("", " at precision=bf16", " at precision=amp-bf16")}
+    assert len(studies) == 3
+
+
 @pytest.mark.parametrize(
     ("sweep", "points"),
     [

@@ -268,6 +268,9 @@ def test_rounds_whose_arms_ran_on_different_devices_are_said() -> None:
     assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
     said = "2 of 5 trials of precision=bf16 without a pair: baseline did not run on the same device in the same round"
     assert said in found.reason
+    crashed = [replace(each, outcome=Outcome.CRASH) if not each.baseline and each.round == 1 else each
+               for each in records]  # fmt: skip
+    assert "1 of 4 trials of precision=bf16 without a pair" in verdict_on(make_claim(), crashed).reason
     memory = verdict_on(make_claim(metric="peak_ratio", range=[0.5, 2.0]), records)
     assert (memory.rounds, "no pair" in memory.reason) == (5, False), "maxima need no pairs"
 
@@ -535,6 +538,8 @@ def test_a_cell_whose_first_gradient_was_never_compared_says_so() -> None:
     assert words not in reason(metric="utilisation", range=[0.5, None]), "parity says nothing about it"
     skipped = changed(records, "precision=bf16", gradient_check={"skipped": "an engine keeps it"})
     assert words not in verdict_on(make_claim(), skipped).reason
+    lora = changed(make_records([study(cell(settings={"lora": 8}))]), "lora=8", gradient_check={})
+    assert "the first gradient" not in verdict_on(make_claim(cell={"lora": 8}), lora).reason, "unequal work owes none"
 
 
 def test_parity_does_not_gate_what_it_says_nothing_about() -> None:
