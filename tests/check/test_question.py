@@ -12,6 +12,7 @@ from harness.checking.question import Question, Size, ask
 from harness.checking.schedule import ArmTimes, Schedule, TooShort, schedule
 from harness.environment import Environment, detect
 from harness.errors import SentenceError, WorkloadError
+from tests.records import CPU, H100
 
 SENTENCE = "checkpointing=full saves 30% to 50% peak memory"
 STEP = "def build(device, settings):\n    raise RuntimeError('run in the parent')\n"
@@ -74,6 +75,22 @@ def test_a_sweep_is_a_range_doubled_through_or_a_list(step: str, sweep: str, poi
     assert [next(iter(point.values())) for point in question.points] == points
     plan = question.plan(cpu(), Size(warmup_steps=3, steps=5, rounds=3))
     assert len(plan.trials) == 9 * len(points)
+
+
+def test_a_pilot_is_of_the_first_point_alone_and_no_trial_of_it_counts_in_the_rounds(step: str) -> None:
+    question, size = ask(SENTENCE, step, "sequence_length=512..2048"), Size(warmup_steps=3, steps=5, rounds=1)
+    pilot, whole = (question.plan(cpu(), size, pilot=each) for each in (True, False))
+    assert [[dict(trial.block.sweep)["sequence_length"] for trial in plan.trials] for plan in (pilot, whole)] == [
+        [512] * 3, [*[512] * 3, *[1024] * 3, *[2048] * 3]
+    ]  # fmt: skip
+    assert pilot.trials[0].block.options["named"] == ["checkpointing", "sequence_length"]
+    assert pilot.trials[0].block.key != whole.trials[0].block.key
+
+
+@pytest.mark.parametrize(("machine", "view"), [(CPU, "host"), (H100, "reserved")])
+def test_without_a_gpu_memory_is_the_host_s(machine: Environment, view: str) -> None:
+    (claim,) = ask(SENTENCE, "tiny").claims(machine).all()
+    assert (claim.view, claim.device) == (view, "any")
 
 
 @pytest.mark.parametrize(
