@@ -46,6 +46,18 @@ def test_a_changed_file_is_another_question(step: str) -> None:
     assert ask(SENTENCE, step).plan(cpu(), size).trials[0].block.key != before
 
 
+def test_whatever_is_asked_is_in_the_hash(step: str) -> None:
+    """By it a later check finds what an earlier one has fixed."""
+    question = ask(SENTENCE, step)
+    others = [
+        ask("checkpointing=full 20% slower", step), ask(SENTENCE, "tiny"), ask(SENTENCE, step, "batch_size=2,4"),
+        replace(question, source=f"{STEP}# changed\n"),
+        replace(question, workload=replace(question.workload, contents="of files of its own")),
+    ]  # fmt: skip
+    assert len({question.hash, *(each.hash for each in others)}) == 6
+    assert ask(SENTENCE, step).hash == question.hash
+
+
 def test_sentences_about_the_same_arms_share_their_trials(step: str) -> None:
     size = Size(warmup_steps=3, steps=5, rounds=3)
     plans = [ask(text, step).plan(cpu(), size) for text in (SENTENCE, "checkpointing=full 20% slower")]
@@ -67,6 +79,7 @@ def test_sentences_about_the_same_arms_elsewhere_are_studies_of_their_own(step: 
         ("batch_size=8, 24, 2", [8, 24, 2]),
         ("precision=bf16,fp32", ["bf16", "fp32"]),
         ("clip=0.5,1.5", [0.5, 1.5]),
+        (f"batch_size={','.join(map(str, range(1, 13)))}", [*range(1, 13)]),
         ("pin_memory=false,true", [False, True]),
     ],
 )
@@ -235,3 +248,19 @@ def test_rounds_that_are_asked_for_are_run_whatever_the_budget() -> None:
     found = fitting(30, rounds=9)
     assert isinstance(found, Schedule)
     assert found.size.rounds == 9
+
+
+def test_a_point_of_a_sweep_takes_as_much_longer_as_its_sizes_are_larger() -> None:
+    # at 1024 a step is twice one at 512: 3·(3 + 41·0.2) = 33.6 s a round beside 21.3 s
+    both = (3 * (21.3 + 33.6) + 9) / 0.9
+    for seconds, points in ((both + 1, 2), (both - 1, 1)):
+        found = fitting(seconds, sweep="sequence_length=512..1024")
+        assert isinstance(found, Schedule)
+        assert (found.points, found.size.steps) == (points, 30)
+
+
+def test_one_arm_of_slow_steps_makes_the_warm_up_of_all_shorter() -> None:
+    times = [ArmTimes(step_seconds=step, around_seconds=3.0) for step in (0.1, 0.1, 0.6)]
+    found = schedule(ask(SENTENCE, "tiny"), times, seconds=10_000, gpu=True)
+    assert isinstance(found, Schedule)
+    assert (found.size.warmup_steps, found.size.steps) == (4, 30)

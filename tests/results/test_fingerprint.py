@@ -60,11 +60,16 @@ def test_installing_an_absent_package_is_a_change() -> None:
     without = replace(H100, packages={name: version for name, version in H100.packages.items() if name != "flash-attn"})
     assert of(without, "flash_attn") != of(H100, "flash-attn")
     assert of(H100, "flash_attn") == of(H100, "flash-attn") == of(H100, "Flash.Attn")
+    assert fingerprint_parts(without, devices=without.devices, packages=["flash_attn"])["packages"] == {
+        "flash-attn": "absent"
+    }
 
 
 def test_on_the_cpu_the_processor_stands_in_for_the_device() -> None:
     assert of(replace(CPU, cores=4)) != of(CPU)
     assert fingerprint_parts(CPU, devices=())["processor"] == ["Synthetic CPU", 2]
+    newer = replace(H100, driver="590.1")
+    assert fingerprint(newer, devices=()) == fingerprint(H100, devices=()), "a driver that no trial of it uses"
 
 
 def test_the_code_that_measures_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +87,14 @@ def test_packages_of_a_block_are_those_of_any_of_its_cells() -> None:
     off = Cell(workload=Workload(name="w", model="m"), settings=DEFAULTS)
     assert packages_used([_Lora()], [off]) == ("torch", "transformers", "triton")
     assert packages_used([_Lora()], [off, off.but(lora=8)]) == ("peft", "torch", "transformers", "triton")
+
+
+def test_a_package_that_brings_a_technique_counts_where_that_is_on() -> None:
+    technique = _Lora()
+    technique.distribution = "my-package"
+    off = Cell(workload=Workload(name="w", model="m"), settings=DEFAULTS)
+    assert "my-package" not in packages_used([technique], [off])
+    assert "my-package" in packages_used([technique], [off, off.but(lora=8)])
 
 
 def test_installing_a_package_that_no_cell_runs_on_reruns_nothing() -> None:
