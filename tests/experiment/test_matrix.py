@@ -142,6 +142,11 @@ def test_the_words_for_models_and_data_are_those_that_trials_know() -> None:
     assert set(BUILT_IN) == set(BUILT_IN_DATA)
 
 
+def test_a_study_may_have_a_thousand_rounds(read: Read) -> None:
+    text = HEAD + "studies:\n  a: {workload: small, axes: {attention: flash2}, rounds: 1000}\n"
+    assert [study.rounds for study in read(text).studies] == [1000]
+
+
 def test_a_choice_of_studies_and_rounds(read: Read) -> None:
     matrix = read(
         HEAD + "studies:\n" + "".join(f"  {n}: {{workload: small, axes: {{attention: flash2}}}}\n" for n in "abc")
