@@ -7,9 +7,12 @@ import pytest
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell, Workload
+from harness.experiment.study import Arm, Role
 from harness.results.fingerprint import fingerprint, fingerprint_parts, packages_used, revisions_of
+from harness.results.rounds import parts_of, shared
 from harness.techniques.base import Technique
 from tests.records import CPU, DEFAULTS, H100
+from tests.results.plans import a_block
 
 
 def of(environment: Environment, *packages: str) -> str:
@@ -106,6 +109,15 @@ def test_installing_a_package_that_no_cell_runs_on_reruns_nothing() -> None:
     assert packages_used(techniques(), [plain]) == ("torch", "transformers", "triton")
     assert "deepspeed" in packages_used(techniques(), [plain, plain.but(precision="ds-bf16")])
     assert "flash-attn" in packages_used(techniques(), [plain, plain.but(attention="flash2")])
+
+
+def test_a_block_stands_on_as_many_devices_as_its_largest_cell_takes() -> None:
+    machine, block = replace(H100, devices=H100.devices * 4), a_block()
+    pair = Arm(name="devices=2", role=Role.CELL, cell=block.baseline.cell.but(devices=2, parallel="ddp"))
+    for one, count in ((block, 1), (replace(block, arms=(*block.arms, pair)), 2)):
+        circumstances, devices = shared("full", one, machine)
+        assert (len(devices), len(circumstances.environment["devices"])) == (count, count)
+        assert len(parts_of(one, machine, devices)["devices"]) == count
 
 
 def test_a_kind_that_measures_anew_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
