@@ -591,7 +591,9 @@ def test_the_peak_of_a_layer_is_judged_as_all_peaks_are() -> None:
 
 def test_a_peak_of_nothing_is_no_multiple() -> None:
     it = make_claim(metric="figure_inverse:layer_peak_bytes", range=[3, 5])
-    assert verdict_on(it, layers(0.0, 1.0, 1.0)).measured == "4.00x"
+    empty = verdict_on(it, layers(0.0, 1.0, 1.0))
+    assert (empty.word, empty.measured) == (Word.CONFIRMED, "4.00x")
+    assert "by itself" not in empty.reason
     found = verdict_on(make_claim(metric="peak_ratio"), changed(make_records([study()]), "precision=bf16",
                                                                  peak_reserved_bytes=0))  # fmt: skip
     assert (found.word, found.reason) == (Word.NOT_TESTABLE, "the records have no figure for peak_ratio")
