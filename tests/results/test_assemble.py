@@ -15,10 +15,14 @@ from tests.results.plans import a_block, a_plan
 CIRCUMSTANCES = Circumstances(scale="full", fingerprint="f" * 16, environment={})
 
 
-def assembled(result: TrialResult, device: DeviceFigures | None = None, *, warnings: tuple[str, ...] = ()) -> Record:
+def assembled(
+    result: TrialResult, device: DeviceFigures | None = None, *, warnings: tuple[str, ...] = (),
+    peak_host_bytes: int | None = None,
+) -> Record:  # fmt: skip
     """The record of a trial that ended ok."""
     trial = a_plan(a_block(rounds=1)).trials[0]
-    finished = Finished(outcome=Outcome.OK, reason="", result=result, warnings=warnings, started=0.0, wall_seconds=2.0)
+    finished = Finished(outcome=Outcome.OK, reason="", result=result, warnings=warnings, started=0.0, wall_seconds=2.0,
+                        peak_host_bytes=peak_host_bytes)  # fmt: skip
     at = Try(attempt=1, started_at="2026-03-01T09:00:00.000+00:00")
     return record_of(trial, finished, device or DeviceFigures(), at=at, circumstances=CIRCUMSTANCES)
 
@@ -27,6 +31,13 @@ def test_what_the_parent_warns_of_stands_after_the_trials_own_warnings() -> None
     result = TrialResult(outcome=Outcome.OK, warnings=["the loss is not finite"])
     record = assembled(result, warnings=("a process of it outlived its rank",))
     assert record.warnings == ["the loss is not finite", "a process of it outlived its rank"]
+
+
+@pytest.mark.parametrize(("own", "kept"), [(7_000, 7_000), (None, 5_000)])
+def test_what_a_trial_says_of_its_memory_comes_before_what_was_seen_from_outside(own: int | None, kept: int) -> None:
+    """A trial knows the peak of its window; its parent that of the whole process."""
+    result = TrialResult(outcome=Outcome.OK, measured={} if own is None else {"peak_host_bytes": own})
+    assert assembled(result, peak_host_bytes=5_000).peak_host_bytes == kept
 
 
 @pytest.mark.parametrize(
