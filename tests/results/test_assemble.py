@@ -33,6 +33,14 @@ def test_what_the_parent_warns_of_stands_after_the_trials_own_warnings() -> None
     assert record.warnings == ["the loss is not finite", "a process of it outlived its rank"]
 
 
+def test_a_reason_for_a_figure_that_is_there_after_all_is_dropped() -> None:
+    """As of a trial that said why before it measured."""
+    missing = {"losses": "not kept", "mfu": "no peak is known", "hfu": "nor here", "activations": "nobody saw them"}
+    record = assembled(TrialResult(outcome=Outcome.OK, measured={"losses": [1.0], "hfu": 0.5}, missing=missing))
+    said = {name: reason for name, reason in record.missing.items() if name in missing}
+    assert said == {"mfu": "no peak is known", "activations": "nobody saw them"}
+
+
 @pytest.mark.parametrize(("own", "kept"), [(7_000, 7_000), (None, 5_000)])
 def test_what_a_trial_says_of_its_memory_comes_before_what_was_seen_from_outside(own: int | None, kept: int) -> None:
     """A trial knows the peak of its window; its parent that of the whole process."""
