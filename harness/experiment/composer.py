@@ -84,8 +84,6 @@ class _Frame:
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, tuple[int, int]] = field(default_factory=dict)
     key: str | None = None
-    repeated: bool = False
-    """The key that is open stood in this mapping before."""
 
 
 class _Composer:
@@ -173,8 +171,7 @@ class _Composer:
         elif frame.key is None:
             self._open_key(frame, event)
         else:
-            if not frame.repeated:
-                frame.entries[frame.key] = node if _is_written(event) else _at_key(node, *frame.keys[frame.key])
+            frame.entries[frame.key] = node if _is_written(event) else _at_key(node, *frame.keys[frame.key])
             frame.key = None
 
     def _open_key(self, frame: _Frame, event: Any) -> None:
@@ -183,8 +180,8 @@ class _Composer:
         key = str(event.value)
         if key == "<<":
             self._fail(event, "merge keys (`<<`) are not read here; write the settings out")
-        frame.key, frame.repeated = key, key in frame.keys
-        if frame.repeated:
+        frame.key = key
+        if key in frame.keys:
             first = frame.keys[key][0]
             message = f"duplicate key {key!r} (first on line {first}); one of the two must go"
             self._duplicates.append(self._error(message, place=self._place(event)))

@@ -37,7 +37,11 @@ from harness.results.record import Record
 #: Words that stand for measurements; the others say why there are none.
 MEASURED = frozenset(Word) - {Word.NOT_RUN, Word.NOT_COMPARABLE, Word.NOT_TESTABLE}
 #: Metrics whose figure has another name where a record says why it is missing.
-_RECORDED = {"activation_saved": "activations", "energy_ratio": "energy_joules_per_token"}
+_RECORDED = {
+    "activation_saved": "activations", "energy_ratio": "energy_joules_per_token", "speedup": "tokens_per_second",
+    "step_time_per_token_ratio": "tokens_per_second", "scaling_efficiency": "tokens_per_second",
+    "samples_ratio": "samples_per_second",
+}  # fmt: skip
 
 
 def judge(records: Iterable[Record], claims: Claims) -> Judgement:
@@ -117,7 +121,7 @@ def _gated(metric: Metric, site: Site, finding: Finding) -> Finding:
     parity = parity_at(site)
     if not metric.gated or parity.holds is not False or finding.word not in MEASURED:
         return finding
-    if finding.word is Word.INCONCLUSIVE and too_few(metric, finding.interval):
+    if too_few(metric, finding.interval):
         return replace(finding, reason=f"{finding.reason}; so far parity fails: {parity.reason}")
     reason = (
         f"the cell did not train what it is compared with, so that {finding.measured} is no answer, whichever way it "
@@ -144,10 +148,10 @@ def _lacking(claim: Claim, metric: Metric, site: Site) -> Finding:
     this code made them, and one that measures it can run."""
     trials = [trial for arm in site.arms for trial in arm.trials]
     names = [name for trial in trials for name in trial.missing]
-    wanted = f"peak_{claim.view}_bytes" if metric.uses_view else _RECORDED.get(metric.name, metric.name)
+    figure = metric.name.partition(":")[2]
+    wanted = f"peak_{claim.view}_bytes" if metric.uses_view else figure or _RECORDED.get(metric.name, metric.name)
     reasons = [trial.missing[wanted] for trial in trials if wanted in trial.missing]
-    if not reasons and metric.name.startswith("figure"):
-        figure = metric.name.partition(":")[2]
+    if not reasons and figure:
         reason = f"the trials in the store are of a version that did not measure {figure!r}; run {claim.study!r} again"
         return Finding(word=Word.NOT_RUN, reason=reason)
     why = f": {reasons[0]}" if reasons else f" (missing: {', '.join(dict.fromkeys(names))})" if names else ""

@@ -80,8 +80,8 @@ def _dropped(site: Site, interval: Interval | None) -> list[str]:
     if interval is None or not interval.dropped:
         return []
     why = "; ".join(f"{arm.name}: {arm.reason}" for arm in site.arms if arm.reason)
-    whole = interval.rounds + interval.dropped
-    return [f"{interval.dropped} of {rounds(whole)} were dropped because an arm failed{f' ({why})' if why else ''}"]
+    cause = f"failed ({why})" if why else "has no such figure in them"
+    return [f"{interval.dropped} of {rounds(interval.rounds + interval.dropped)} were dropped because an arm {cause}"]
 
 
 def _broken(site: Site, judged: Sequence[Metric]) -> list[str]:

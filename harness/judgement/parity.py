@@ -177,7 +177,7 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
         demand = Demand.SPREAD
     error, eager = _gradient(trials)
     gradient_fails = error is not None and error > max(GRADIENT_FACTOR * (eager or 0.0), GRADIENT_FLOOR)
-    bound = _bound(demand, cell, baseline, losses)
+    bound = _bound(demand, cell, losses)
     gaps = [loss_gap(*pair) for pair in losses.pairs if _all_finite(pair[1])]
     gap = _judged(gaps, bound)
     found = partial(Parity, loss_gap=gap, worst_gap=max(gaps, default=None), margin=bound.margin, rounds=len(gaps),
@@ -213,15 +213,14 @@ class _Bound:
     """Whether the worst round is judged, not the median one."""
 
 
-def _bound(demand: Demand, cell: Mapping[str, Setting], baseline: Mapping[str, Setting], losses: LossPairs) -> _Bound:
+def _bound(demand: Demand, cell: Mapping[str, Setting], losses: LossPairs) -> _Bound:
     if losses.chance and losses.seed_gap is not None:
         margin = CHANCE_FACTOR * losses.seed_gap
         allowed = f"two seeds of the baseline {losses.seed_gap:.3g}, of which {CHANCE_FACTOR:g} times is allowed"
         return _Bound(margin, f"{allowed}, since {losses.chance}")
     if demand is not Demand.EXACT:
         return _bound_by_seeds(losses.seed_gap, ROUNDING_SHARE if demand is Demand.ROUNDING else 1.0)
-    words = {str(each.get("precision", "fp32")) for each in (cell, baseline)}
-    margin = max(TOLERANCE_NATS.get(word, TOLERANCE_HALF_NATS) for word in words)
+    margin = TOLERANCE_NATS.get(str(cell.get("precision", "fp32")), TOLERANCE_HALF_NATS)  # the baseline's own
     why = "where the arithmetic must not change"
     control = [gap for pair in losses.control if math.isfinite(gap := loss_gap(*pair))]
     typical = median(control) if control else 0.0

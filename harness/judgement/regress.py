@@ -152,7 +152,7 @@ def _not_comparable(before: CellSpeeds, after: CellSpeeds) -> str:
     for name, side in (("before", before), ("after", after)):
         if not side.speeds:
             return f"no figure {name}: {side.reason or _outcomes(side)}"
-    if before.contents and after.contents and before.contents != after.contents:
+    if before.contents != after.contents:
         return "the cell has changed (its settings, workload, scale, or number of steps)"
     return "" if before.unit == after.unit else f"{before.unit} before, {after.unit} after"
 

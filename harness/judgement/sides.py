@@ -61,7 +61,7 @@ class CellSpeeds:
     """One a trial: tokens/s, samples/s or steps/s; rounds/s of a benchmark that is none of ours."""
     unit: str
     contents: tuple[object, ...] = ()
-    """What makes it the same work on both sides: cell, kind, scale, steps. Empty: nothing is known."""
+    """What makes it the same work on both sides: cell, kind, scale, steps. Empty: a benchmark of others."""
     outcomes: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
     peak_bytes: float | None = None
@@ -114,10 +114,9 @@ def _read_side(path: Path) -> Side:
 
 def side_of(records: Sequence[Record], path: str) -> Side:
     """A side from records. Of a block that stands there on several machines or versions the latest counts."""
-    valid = [record for record in records if not record.superseded]
     latest: dict[tuple[str, str], BlockResult] = {}
     notes = []
-    for block in sorted(compare(valid).blocks, key=_began):
+    for block in sorted(compare(records).blocks, key=_began):
         place = (block.study, point(block.sweep))
         if place in latest and latest[place].fingerprint != block.fingerprint:
             notes.append(f"{path}: {block.study} was run in several environments; the latest is compared")

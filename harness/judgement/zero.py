@@ -47,7 +47,8 @@ class Fit:
     free_error: float | None
     """None with two device counts: two points leave nothing over."""
     whole_bytes: float
-    """State of the unsharded baseline, bytes per parameter: what a prediction is divided into."""
+    """Measured state of the unsharded baseline, bytes per parameter: it is what the fitted form is a share of; the
+    published ones are of 16."""
     predictions: Mapping[int, float]
     """Devices → bytes per parameter by the better published form."""
 

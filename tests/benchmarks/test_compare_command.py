@@ -136,6 +136,7 @@ def test_our_own_benchmark_files_hold_what_the_store_holds(folder: Path) -> None
     assert said.code == 1
     assert "environment: no difference" in said.out
     assert said.out.replace("slow.json ", "slow.jsonl.gz ") == stored.out
+    assert "no noise floor" not in claimbench("compare", "slow.json", "slow.json", cwd=folder).out
 
 
 def test_a_file_whose_speeds_count_the_first_step_is_told(folder: Path) -> None:
@@ -166,11 +167,14 @@ def test_anybodys_benchmark_files_are_compared_round_by_round_with_a_warning(fol
 
 def test_each_of_several_files_in_a_folder_is_a_trial(folder: Path) -> None:
     for number, seconds in enumerate((1.0, 1.01, 0.99)):
-        write(folder / "before" / f"{number}.json", foreign([seconds] * 5))
+        write(folder / "before" / f"{number}.json", foreign([0.5 * seconds, 2 * seconds]))  # whose mean is that
         write(folder / "after" / f"{number}.json", foreign([1.25 * seconds] * 5))
     said = claimbench("compare", "before", "after", cwd=folder)
     assert said.code == 1
+    assert "0.80x" in said.out
     assert "rounds of one process" not in said.out
+    for sides in (("before", "after/0.json"), ("after/0.json", "before")):
+        assert "rounds of one process" in claimbench("compare", *sides, cwd=folder).out
 
 
 def test_a_file_without_its_data_gives_a_ratio_and_no_interval(folder: Path) -> None:

@@ -100,6 +100,52 @@ def test_the_noise_floor_stands_on_the_rounds_of_both_sides() -> None:
     assert found.floor == pytest.approx((math.exp(-0.01878), math.exp(0.01878)), rel=1e-4)
 
 
+def test_a_control_that_is_always_faster_widens_the_noise_floor_from_1_on() -> None:
+    """Baseline and control are one cell: whatever lies between them may be chance."""
+    apart = (0.199, 0.2, 0.201)
+    after = side(optimizer_study(scale={FUSED: 1.15}, control=apart))
+    found = cell(compared(side(optimizer_study(control=apart)), after), FUSED)
+    assert found.floor is not None
+    assert found.floor[0] == 1.0
+    assert (found.word, found.reason) == (Word.SAME, "within the A/A noise floor of its block")
+
+
+def test_what_can_be_found_is_that_of_the_spread_the_trials_and_the_cells() -> None:
+    """Of three and five trials of deviation 0.02: 2 / (1/3 + 1/5) = 3.75 a side; two cells: 0.025 each."""
+    five = (-0.02, -0.02, 0.0, 0.02, 0.02)
+    for logs, trials in (((-0.02, 0.0, 0.02), 3), (five, 3.75)):
+        found = cell(compared(after=side(optimizer_study(logs=logs))), FUSED)
+        assert found.finds == pytest.approx(smallest_slowdown(0.02, trials, threshold=0.05, level=0.025))
+
+
+def test_the_speed_of_a_cell_is_the_first_that_every_trial_of_it_has() -> None:
+    mixed = [replace(each, tokens_per_second=None if each.round == 2 else 1e9) for each in optimizer_study()]
+    found = side(mixed).cells[CellKey(study="optimizer", point="", cell=FUSED)]
+    assert (found.unit, len(found.speeds)) == ("samples/s", 3)
+
+
+def test_speeds_in_two_units_are_not_compared() -> None:
+    """As of a version whose trials of this kind counted no tokens."""
+    after = [replace(each, tokens_per_second=None) for each in optimizer_study()]
+    found = cell(compared(after=side(after)), FUSED)
+    assert (found.word, found.reason) == (Word.NOT_COMPARED, "tokens/s before, samples/s after")
+
+
+@pytest.mark.parametrize(("cells", "said"), [(3, True), (2, False)])
+def test_where_all_of_three_cells_or_more_are_slower_the_machine_is_looked_at_first(cells: int, said: bool) -> None:
+    def one(path: str, speed: float, slower: int) -> Side:
+        found = [
+            CellSpeeds(key=CellKey(study="s", point="", cell=str(number)), unit="tokens/s",
+                       speeds=tuple((speed if number < slower else 1.0) * (1 + each / 1000) for each in range(3)))
+            for number in range(cells)
+        ]  # fmt: skip
+        return Side(path=path, cells={each.key: each for each in found}, devices=("GPU",), environments=())
+
+    note = "every cell became slower: look at the machine (load, clocks, power cap) before looking at the code"
+    assert (note in compare_sides(one("a", 1.0, cells), one("b", 0.8, cells)).notes) is said
+    assert note not in compare_sides(one("a", 1.0, cells), one("b", 0.8, cells - 1)).notes
+
+
 def test_the_control_is_not_compared_itself() -> None:
     assert {each.key.cell for each in compared().cells} == {BASELINE, FUSED}
 
@@ -109,6 +155,13 @@ def test_a_cell_that_fails_now_is_a_regression_with_its_reason() -> None:
     found = compared(after=side(after))
     assert [each.word for each in found.regressions] == [Word.FAILS]
     assert "CUDA out of memory" in cell(found, FUSED).reason
+
+
+def test_a_cell_that_failed_on_both_sides_is_no_regression() -> None:
+    both = [side(without(optimizer_study(), FUSED, Outcome.OOM, "CUDA out of memory"), path) for path in "ab"]
+    found = compared(*both)
+    assert found.regressions == ()
+    assert cell(found, FUSED).reason == "no figure before: oom in 3 of 3 rounds: CUDA out of memory"
 
 
 def test_a_cell_that_cannot_run_on_the_second_machine_is_no_regression() -> None:
@@ -176,16 +229,22 @@ def test_what_changed_around_the_code_is_listed() -> None:
         "driver: 580.95.05 → 590.1",
     ]
     assert compared().changes == ()
+    unnamed = side(optimizer_study(environment=replace(H100, driver="", cores=0)))
+    listed = [str(change) for change in compared(before=unnamed).changes]
+    assert listed == [f"cores: absent → {H100.cores}", f"driver: absent → {H100.driver}"], "nothing is no value"
 
 
 def test_of_a_block_in_two_environments_the_latest_is_compared() -> None:
     old = optimizer_study(scale={FUSED: 0.5}, fingerprint="old")
     new = [replace(each, started_at="2027" + each.started_at[4:]) for each in optimizer_study(fingerprint="new")]
-    found = side([*old, *new])
-    assert found.cells[CellKey(study="optimizer", point="", cell=FUSED)].speeds == pytest.approx(
-        [1200 * math.exp(log) for log in (-0.02, 0.0, 0.02)]
-    )
-    assert "several environments" in found.notes[0]
+    for records in ([*old, *new], [*new, *old]):
+        found = side(records)
+        assert found.cells[CellKey(study="optimizer", point="", cell=FUSED)].speeds == pytest.approx(
+            [1200 * math.exp(log) for log in (-0.02, 0.0, 0.02)]
+        )
+        assert "several environments" in found.notes[0]
+    longer = [replace(each, steps=40, block="another", fingerprint="old") for each in new]
+    assert side([*old, *longer]).notes == (), "another block, in one environment"
 
 
 def test_superseded_trials_do_not_count() -> None:

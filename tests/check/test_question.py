@@ -12,6 +12,7 @@ from harness.checking.question import Question, Size, ask
 from harness.checking.schedule import ArmTimes, Schedule, TooShort, schedule
 from harness.environment import Environment, detect
 from harness.errors import SentenceError, WorkloadError
+from tests.records import CPU, H100
 
 SENTENCE = "checkpointing=full saves 30% to 50% peak memory"
 STEP = "def build(device, settings):\n    raise RuntimeError('run in the parent')\n"
@@ -45,10 +46,28 @@ def test_a_changed_file_is_another_question(step: str) -> None:
     assert ask(SENTENCE, step).plan(cpu(), size).trials[0].block.key != before
 
 
+def test_whatever_is_asked_is_in_the_hash(step: str) -> None:
+    """By it a later check finds what an earlier one has fixed."""
+    question = ask(SENTENCE, step)
+    others = [
+        ask("checkpointing=full 20% slower", step), ask(SENTENCE, "tiny"), ask(SENTENCE, step, "batch_size=2,4"),
+        replace(question, source=f"{STEP}# changed\n"),
+        replace(question, workload=replace(question.workload, contents="of files of its own")),
+    ]  # fmt: skip
+    assert len({question.hash, *(each.hash for each in others)}) == 6
+    assert ask(SENTENCE, step).hash == question.hash
+
+
 def test_sentences_about_the_same_arms_share_their_trials(step: str) -> None:
     size = Size(warmup_steps=3, steps=5, rounds=3)
     plans = [ask(text, step).plan(cpu(), size) for text in (SENTENCE, "checkpointing=full 20% slower")]
     assert len({plan.trials[0].block.key for plan in plans}) == 1
+
+
+def test_sentences_about_the_same_arms_elsewhere_are_studies_of_their_own(step: str) -> None:
+    """A study is judged on the best of its blocks: what was measured at another precision would answer."""
+    studies = {ask(f"{SENTENCE}{at}", step).study for at in ("", " at precision=bf16", " at precision=amp-bf16")}
+    assert len(studies) == 3
 
 
 @pytest.mark.parametrize(
@@ -60,6 +79,7 @@ def test_sentences_about_the_same_arms_share_their_trials(step: str) -> None:
         ("batch_size=8, 24, 2", [8, 24, 2]),
         ("precision=bf16,fp32", ["bf16", "fp32"]),
         ("clip=0.5,1.5", [0.5, 1.5]),
+        (f"batch_size={','.join(map(str, range(1, 13)))}", [*range(1, 13)]),
         ("pin_memory=false,true", [False, True]),
     ],
 )
@@ -68,6 +88,22 @@ def test_a_sweep_is_a_range_doubled_through_or_a_list(step: str, sweep: str, poi
     assert [next(iter(point.values())) for point in question.points] == points
     plan = question.plan(cpu(), Size(warmup_steps=3, steps=5, rounds=3))
     assert len(plan.trials) == 9 * len(points)
+
+
+def test_a_pilot_is_of_the_first_point_alone_and_no_trial_of_it_counts_in_the_rounds(step: str) -> None:
+    question, size = ask(SENTENCE, step, "sequence_length=512..2048"), Size(warmup_steps=3, steps=5, rounds=1)
+    pilot, whole = (question.plan(cpu(), size, pilot=each) for each in (True, False))
+    assert [[dict(trial.block.sweep)["sequence_length"] for trial in plan.trials] for plan in (pilot, whole)] == [
+        [512] * 3, [*[512] * 3, *[1024] * 3, *[2048] * 3]
+    ]  # fmt: skip
+    assert pilot.trials[0].block.options["named"] == ["checkpointing", "sequence_length"]
+    assert pilot.trials[0].block.key != whole.trials[0].block.key
+
+
+@pytest.mark.parametrize(("machine", "view"), [(CPU, "host"), (H100, "reserved")])
+def test_without_a_gpu_memory_is_the_host_s(machine: Environment, view: str) -> None:
+    (claim,) = ask(SENTENCE, "tiny").claims(machine).all()
+    assert (claim.view, claim.device) == (view, "any")
 
 
 @pytest.mark.parametrize(
@@ -212,3 +248,19 @@ def test_rounds_that_are_asked_for_are_run_whatever_the_budget() -> None:
     found = fitting(30, rounds=9)
     assert isinstance(found, Schedule)
     assert found.size.rounds == 9
+
+
+def test_a_point_of_a_sweep_takes_as_much_longer_as_its_sizes_are_larger() -> None:
+    # at 1024 a step is twice one at 512: 3·(3 + 41·0.2) = 33.6 s a round beside 21.3 s
+    both = (3 * (21.3 + 33.6) + 9) / 0.9
+    for seconds, points in ((both + 1, 2), (both - 1, 1)):
+        found = fitting(seconds, sweep="sequence_length=512..1024")
+        assert isinstance(found, Schedule)
+        assert (found.points, found.size.steps) == (points, 30)
+
+
+def test_one_arm_of_slow_steps_makes_the_warm_up_of_all_shorter() -> None:
+    times = [ArmTimes(step_seconds=step, around_seconds=3.0) for step in (0.1, 0.1, 0.6)]
+    found = schedule(ask(SENTENCE, "tiny"), times, seconds=10_000, gpu=True)
+    assert isinstance(found, Schedule)
+    assert (found.size.warmup_steps, found.size.steps) == (4, 30)

@@ -39,6 +39,7 @@ def refused(text: str) -> str:
         ("attention=flash2 vs eager twice as fast", "at-least", "speedup", (2, None)),
         ("compile=default vs off 1.3x to 2x", "range", "speedup", (1.3, 2)),
         ("compile=default 1.3-2x faster", "range", "speedup", (1.3, 2)),
+        ("compile=default 2x to 2x faster", "range", "speedup", (2, 2)),
         ("compile=default 30% to 100% faster", "range", "speedup", (1.3, 2)),
         ("precision=amp-bf16 up to 2x faster", "up-to", "speedup", (2, None)),
         # slower: 20% slower is 0.8 of the speed, 1.25x slower as well
@@ -51,6 +52,7 @@ def refused(text: str) -> str:
         ("checkpointing=full 20% to 30% more step time", "range", "step_time_ratio", (1.2, 1.3)),
         ("optimizer=fused >= 10% less step time", "at-most", "step_time_ratio", (None, 0.9)),
         ("optimizer=fused up to 20% less step time", "up-to", "speedup", (1.25, None)),
+        ("checkpointing=full up to 20% more step time", "at-most", "step_time_ratio", (None, 1.2)),
         # memory and parameters: a percentage is a share saved, a factor how many times less
         ("checkpointing=full saves 30% to 50% peak memory", "range", "peak_saved", (0.3, 0.5)),
         ("checkpointing=full halves the peak memory", "at-least", "peak_saved", (0.5, None)),
@@ -125,6 +127,15 @@ def test_a_sentence_is_a_range_on_a_metric(
 def test_settings_of_both_arms(text: str, cell: Any, baseline: Any, at: Any) -> None:
     found = read_sentence(text, axis_table())
     assert (dict(found.cell), dict(found.baseline), dict(found.at)) == (cell, baseline, at)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["precision=bf16 vs fp32 at precision=tf32 >= 2x",
+     "compile=default vs compile=off precision=tf32 at precision=bf16 >= 2x"],
+)  # fmt: skip
+def test_an_axis_of_one_arm_is_none_of_both(text: str) -> None:
+    assert "precision stands after 'at' too, which is for settings of both arms" in refused(text)
 
 
 @pytest.mark.parametrize("view", ["allocated", "reserved", "device", "host"])
@@ -310,15 +321,14 @@ def test_a_claims_file_takes_the_same_sentences(tmp_path: Path) -> None:
         assert getattr(found, name) == getattr(same, name), name
 
 
-def test_in_a_study_of_a_matrix_both_arms_are_named_in_full(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [{}, {"precision": "bf16"}])
+def test_in_a_study_of_a_matrix_both_arms_are_named_in_full(tmp_path: Path, at: dict[str, str]) -> None:
+    said = "checkpointing=full saves 30% to 50% peak memory" + "".join(f" at {axis}={to}" for axis, to in at.items())
     file = tmp_path / "claims.yaml"
-    file.write_text(
-        "schema: 1\nclaims:\n  mine: {study: checkpointing, check: checkpointing=full saves 30% to 50% peak memory}\n",
-        encoding="utf-8",
-    )
+    file.write_text(f"schema: 1\nclaims:\n  mine: {{study: checkpointing, check: {said}}}\n", encoding="utf-8")
     found = read_claims(file).claims["mine"]
-    assert (found.study, found.cell) == ("checkpointing", {"checkpointing": "full"})
-    assert found.baseline == {"checkpointing": "off"}
+    assert (found.study, found.cell) == ("checkpointing", {"checkpointing": "full", **at})
+    assert found.baseline == {"checkpointing": "off", **at}
 
 
 @pytest.mark.parametrize(

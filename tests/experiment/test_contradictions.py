@@ -35,6 +35,10 @@ CASES = {
         HEAD + STUDY + "    axes: {attention: flash2}\n    sweep: {attention: [eager]}\n",
         ["matrix.yaml:9:12: attention stands in axes and in sweep; leave it in one of them"],
     ),
+    "a setting of the baseline's own that is compared and swept is said once": (
+        HEAD + STUDY + "    axes: {attention: [sdpa, flash2]}\n    sweep: {attention: [eager]}\n",
+        ["matrix.yaml:9:12: attention stands in axes and in sweep; leave it in one of them"],
+    ),
     "a baseline against its workload": (
         HEAD + STUDY + "    baseline: {batch_size: 8}\n    axes: {attention: flash2}\n",
         [
@@ -53,6 +57,11 @@ CASES = {
     "a combination that the design has": (
         HEAD + STUDY + "    axes: {attention: [flash2]}\n    combinations: [{attention: flash2}]\n",
         ["matrix.yaml:10:20: the study has this cell already; remove the combination"],
+    ),
+    "a combination twice": (
+        HEAD + STUDY + "    combinations:\n      - {attention: flash2, compile: default}\n"
+        "      - {compile: default, attention: flash2}\n",
+        ["matrix.yaml:11:9: the study has this cell already; remove the combination"],
     ),
     "a combination of nothing": (
         HEAD + STUDY + "    combinations: [{}]\n",

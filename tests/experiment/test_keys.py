@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.experiment.cell import Workload
-from tests.results.plans import a_block
+from tests.results.plans import OWN_STEP, a_block
 
 
 def test_a_block_that_measures_otherwise_is_another_block() -> None:
@@ -17,6 +17,7 @@ def test_a_block_that_measures_otherwise_is_another_block() -> None:
         replace(block, steps=block.steps + 1), replace(block, warmup_steps=0), replace(block, kind="loader-only"),
         replace(block, study="another"), replace(block, sweep={"sequence_length": 512}),
         replace(block, options={**block.options, "seconds": 3}), a_block(settings={"precision": "bf16"}),
+        a_block(workload=replace(OWN_STEP, contents="of its files")),
     ]  # fmt: skip
     keys = {block.key, *(each.key for each in others)}
     assert len(keys) == 1 + len(others)

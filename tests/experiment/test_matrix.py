@@ -142,6 +142,16 @@ def test_the_words_for_models_and_data_are_those_that_trials_know() -> None:
     assert set(BUILT_IN) == set(BUILT_IN_DATA)
 
 
+def test_a_matrix_may_have_a_million_trials_with_a_thousand_rounds(read: Read) -> None:
+    def text(cells: int) -> str:
+        sizes = list(range(1000, 1000 + cells))
+        return HEAD + f"studies:\n  a: {{workload: small, axes: {{batch_size: {sizes}}}, rounds: 1000}}\n"
+
+    assert [study.rounds for study in read(text(998)).studies] == [1000]  # with the baseline and its control
+    with pytest.raises(MatrixError, match="more than 1,000,000 trials"):
+        read(text(999))
+
+
 def test_a_choice_of_studies_and_rounds(read: Read) -> None:
     matrix = read(
         HEAD + "studies:\n" + "".join(f"  {n}: {{workload: small, axes: {{attention: flash2}}}}\n" for n in "abc")

@@ -115,6 +115,14 @@ CASES = {
         HEAD + STUDY + "    axes: {attention: flash2}\n    rounds: 1\n",
         ["matrix.yaml:10:13: rounds: 1 is out of range; use 3 to 1000"],
     ),
+    "too many rounds in a study": (
+        HEAD + STUDY + "    axes: {attention: flash2}\n    rounds: 1001\n",
+        ["matrix.yaml:10:13: rounds: 1001 is out of range; use 3 to 1000"],
+    ),
+    "one round in a study of a kind that needs nothing to compare, where it compares": (
+        HEAD + STUDY + "    kind: estimator\n    axes: {attention: flash2}\n    rounds: 1\n",
+        ["matrix.yaml:11:13: rounds: 1 is out of range; use 3 to 1000"],
+    ),
     "no workload": (
         HEAD + "studies:\n  a:\n    axes: {attention: flash2}\n",
         ["matrix.yaml:7:3: 'workload' is missing; add it"],
@@ -217,6 +225,15 @@ CASES = {
             f"      {axis}: {list(range(100, 200))}\n" for axis in ("batch_size", "sequence_length", "workers")
         ),
         ["matrix.yaml:7:3: with this study the matrix has more than 1,000,000 trials; name fewer settings"],
+    ),
+    "more trials than anyone runs, over two studies": (
+        HEAD + "studies:\n" + "".join(
+            f"  {name}:\n    workload: small\n    design: factorial\n    axes:\n"
+            f"      accumulation: {list(range(100, 160))}\n      prefetch: {list(range(100, 160))}\n"
+            f"      workers: {list(range(100, 160))}\n"
+            for name in ("a", "b")  # of 61 · 61 · 61 cells and a control each, in 3 rounds
+        ),
+        ["matrix.yaml:14:3: with this study the matrix has more than 1,000,000 trials; name fewer settings"],
     ),
 }  # fmt: skip
 

@@ -102,6 +102,13 @@ def test_the_smoke_scale_is_named_in_the_plan(read: Read) -> None:
     assert plan.matrix_file.endswith("matrix.yaml")
 
 
+def test_the_smoke_scale_adds_no_round(read: Read) -> None:
+    for rounds, planned_rounds in ((1, 1), (7, 3)):
+        text = f"{HEAD}studies:\n  a: {{workload: small, kind: estimator, rounds: {rounds}}}\n"
+        plan = make_plan(read(text), refuse, SMOKE)
+        assert [trial.round for trial in plan.trials] == [*range(1, planned_rounds + 1)]
+
+
 def test_rows_say_what_runs_and_why_not(read: Read) -> None:
     rows = list(plan_rows(planned(read)))
     assert [(row.study, row.arm) for row in rows][:5] == [

@@ -76,6 +76,7 @@ def test_a_byte_order_mark_is_passed_over() -> None:
         (b"? [a]\n: b\n", "m.yaml:1:3: a key must be a word"),
         (b"a: .nan\n", "m.yaml:1:4: infinity and not-a-number"),
         (b"a: 99999999999999999999\n", "m.yaml:1:4: this number is too large"),
+        (b"a: -99999999999999999999\n", "m.yaml:1:4: this number is too large"),
         (b"a: " + b"9" * 5000, "m.yaml:1:4: this number cannot be read"),
         (b"[" * 100, "m.yaml:1:41: nested more than 40 levels deep"),
     ],

@@ -14,7 +14,9 @@ from harness.judgement.claims import Claims
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import Verdict, Word
-from tests.judgement.claiming import ONE_CLAIM, trials_of
+from harness.trial.outcome import Outcome
+from tests.judgement.claiming import ONE_CLAIM, study, trials_of
+from tests.records import make_records
 
 ROOT = Path(__file__).parents[2]
 MATRIX = """\
@@ -76,8 +78,18 @@ def verdicts(file: Path | Claims, matrix: Matrix, scale: str = "full") -> dict[s
         ([("data: stdlib", "data: synthetic")], "data synthetic instead of stdlib"),
         ([("batch_size: 8", "batch_size: 4")], "batch_size 4 instead of 8"),
         ([("schema: 1\n", "schema: 1\nbaseline: {stream: cached}\n")], "stream cached instead of parse"),
+        (
+            [("gpt2-124m", "tiny"), ("data: stdlib", "data: synthetic"), ("batch_size: 8", "batch_size: 4")],
+            "model tiny instead of gpt2-124m, data synthetic instead of stdlib, batch_size 4 instead of 8",
+        ),
+        (
+            [("gpt2-124m", "tiny"), ("data: stdlib", "data: synthetic"), ("batch_size: 8", "batch_size: 4"),
+             ("sequence_length: 1024", "sequence_length: 512")],
+            "model tiny instead of gpt2-124m, data synthetic instead of stdlib, sequence_length 512 instead of 1024, "
+            "and 1 more",
+        ),
     ],
-)
+)  # fmt: skip
 def test_another_study_of_the_same_name_is_not_what_the_claim_is_about(
     claims: Path, edits: list[tuple[str, str]], why: str
 ) -> None:
@@ -123,6 +135,24 @@ def test_rounds_beyond_those_that_are_asked_for_are_told_apart(claims: Path) -> 
     asked = next(each for each in judge(trials_of(read_matrix(claims.parent / "mine.yaml")), known).verdicts)
     assert asked.rounds == 3
     assert "rounds_asked_for" not in asked.details
+    failed = [
+        replace(each, outcome=Outcome.CRASH) if each.round > 3 and not each.baseline else each
+        for each in trials_of(matrix)
+    ]
+    alone = next(each for each in judge(failed, known).verdicts if each.claim == "faster")
+    assert alone.rounds == 3
+    assert "rounds_asked_for" not in alone.details, "no figure stands on the rounds beyond"
+
+
+def test_a_sentence_is_judged_on_what_its_check_measured_which_is_in_no_matrix(claims: Path) -> None:
+    said = '  said: {check: "precision=bf16 vs fp32 >= 1.5x"}\n'
+    claims.write_text(CLAIMS + said, encoding="utf-8")
+    known = read_claims(claims)
+    records = make_records([study(name=known.claims["said"].study)])
+
+    found = {each.claim: each for each in judge(records, known).verdicts}
+    assert (found["said"].word, found["said"].rounds) == (Word.CONFIRMED, 5)
+    assert found["faster"].word is Word.NOT_RUN
 
 
 def test_a_point_that_the_study_does_not_sweep_is_none_of_it(claims: Path) -> None:

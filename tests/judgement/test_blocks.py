@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from harness.judgement.blocks import compare
+from harness.judgement.blocks import compare, speed_over_product
 from harness.judgement.judged import ArmResult, BlockResult
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, study
-from tests.records import CellShape, make_records
+from tests.records import A100, CellShape, make_records
 
 
 def block_of(*args: object, **fields: object) -> BlockResult:
@@ -54,6 +55,20 @@ def test_ratios_pair_the_rounds_and_keep_one_value_each() -> None:
     assert list(found.observed) == pytest.approx(expected)
 
 
+def test_a_combination_is_held_against_its_parts_in_the_rounds_that_ran_all_of_them() -> None:
+    one, two = {"precision": "bf16"}, {"optimizer": "fused"}
+    cells = (CellShape(settings=one, ratio=1.5), CellShape(settings={**one, **two}, ratio=1.44),
+             CellShape(settings=two, ratio=1.2, outcome=Outcome.OOM, failed_rounds=(2,)))  # fmt: skip
+    records = make_records([study(*cells)], spread=0.0, step_spread=0.0)
+    (block,) = compare([each for each in records if each.round < 5 or each.arm != "precision=bf16"]).blocks
+    both = next(each for each in block.arms if len(each.cell.items() - block.arms[0].cell.items()) == 2)
+    parts = [arm(block, "precision=bf16"), arm(block, "optimizer=fused")]
+    found = speed_over_product(both, parts, block.arms[0])
+    assert found is not None
+    assert found.value == pytest.approx(1.44 / (1.5 * 1.2))
+    assert (found.rounds, found.dropped) == (3, 1), "the second failed; of the fifth a part was not run"
+
+
 def test_memory_is_maximum_and_range_over_the_trials() -> None:
     records = make_records([study()])
     peaks = [each.peak_allocated_bytes or 0 for each in records if each.arm == "baseline"]
@@ -75,6 +90,42 @@ def test_only_the_last_try_of_a_trial_counts() -> None:
     assert len(found.excluded) == 1
     assert found.excluded[0].outcome is Outcome.CRASH
     assert sum(sum(each.outcomes.values()) for each in found.blocks[0].arms) == len(records)
+
+
+def test_of_two_tries_the_later_number_counts_though_a_clock_was_put_back() -> None:
+    records = make_records([study()])
+    first = replace(records[0], attempt=1, started_at="2030-01-01T00:00:00.000+00:00")
+    again = replace(records[0], attempt=2, started_at="2020-01-01T00:00:00.000+00:00", tokens_per_second=1.0)
+    assert [each.attempt for each in compare([again, first, *records[1:]]).excluded] == [1]
+    later = replace(first, started_at="2030-01-02T00:00:00.000+00:00")
+    assert compare([later, first, *records[1:]]).excluded == (first,), "from two stores, each with a first try"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"environment": make_records([study()], environment=A100)[0].environment},
+        {"scale": "smoke"},
+        {"fingerprint": "2" * 16},
+        {"block": "2" * 16},
+        {"study": "another"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_trials_of_another_machine_or_experiment_stand_in_a_block_of_their_own(other: dict[str, Any]) -> None:
+    """Whatever else is alike: a fingerprint that was copied by hand, a study renamed."""
+    records = make_records([study()])
+    blocks = compare([*records, *(replace(each, round=each.round + 5, **other) for each in records)]).blocks
+    assert [block.rounds for block in blocks] == [5, 5]
+
+
+def test_rounds_of_one_number_on_two_devices_are_two_rounds() -> None:
+    records = make_records([study()])
+    devices = [{**each, "uuid": "GPU-other"} for each in records[0].environment["devices"]]
+    twin = {**records[0].environment, "devices": devices}
+    (block,) = compare([*records, *(replace(each, environment=twin) for each in records)]).blocks
+    assert block.rounds == 10
+    assert arm(block, "precision=bf16").speedup.rounds == 10  # type: ignore[union-attr]
 
 
 def test_failed_trials_are_counted_and_explained() -> None:
@@ -127,6 +178,19 @@ def test_arms_whose_clocks_differ_are_flagged() -> None:
     assert arm(block, "precision=bf16").flags == ("SM clock 1500 MHz against 1750 MHz for the baseline (-14.3%)",)
 
 
+@pytest.mark.parametrize(
+    ("speeds", "drift"),
+    [((1.0, 1.1, 1.2), "+20.0%"), ((1.0, 0.9, 0.8), "-20.0%"), ((1.0, 1.2, 1.1), ""), ((1.0, 1.1), ""),
+     ((1.0, 1.01, 1.019), "")],
+)  # fmt: skip
+def test_a_baseline_drifts_where_three_rounds_or_more_go_one_way(speeds: tuple[float, ...], drift: str) -> None:
+    records = [replace(each, tokens_per_second=1e5 * speeds[each.round - 1]) if each.arm == "baseline" else each
+               for each in make_records([study()], rounds=len(speeds))]  # fmt: skip
+    (block,) = compare(records).blocks
+    said = f"the baseline drifted by {drift} from its first round to its last; pairing within rounds takes most of it"
+    assert [each.startswith(said) for each in block.warnings] == ([True] if drift else [])
+
+
 def test_a_block_without_its_baseline_compares_nothing_and_says_so() -> None:
     records = [each for each in make_records([study()]) if not each.baseline]
     (block,) = compare(records).blocks
@@ -137,7 +201,7 @@ def test_a_block_without_its_baseline_compares_nothing_and_says_so() -> None:
 def test_a_block_without_a_control_has_no_noise_floor_and_says_so() -> None:
     records = [each for each in make_records([study()]) if not each.control]
     (block,) = compare(records).blocks
-    assert block.noise_floor is None
+    assert (block.noise_floor, block.suspect) == (None, False)
     assert block.warnings == ("no A/A control was run: the noise floor is unknown",)
 
 

@@ -40,6 +40,7 @@ def test_a_ratio_well_inside_the_range_confirms() -> None:
     assert found.measured.startswith("1.7")
     assert "lies within 1.5x to 2x" in found.reason
     assert (found.arm, found.study, found.low, found.high) == ("precision=bf16", "precision", 1.5, 2.0)
+    assert found.scope == "", "there is one point only"
 
 
 def test_a_true_ratio_outside_refutes_and_may_still_have_helped() -> None:
@@ -239,6 +240,15 @@ def test_a_pair_with_a_failed_arm_is_dropped_and_said_so() -> None:
     assert "oom in 2 of 5 rounds" in found.reason
 
 
+def test_a_round_whose_arms_are_ok_and_one_has_no_figure_is_dropped_for_that() -> None:
+    """It was dropped `because an arm failed`, and none had."""
+    records = [replace(each, phases={**each.phases, "copy": 0.0}) if each.round == 2 and not each.baseline else each
+               for each in make_records([study()])]  # fmt: skip
+    found = verdict_on(make_claim(metric="copy_speedup"), records)
+    assert found.rounds == 4
+    assert "1 of 5 rounds were dropped because an arm has no such figure in them" in found.reason
+
+
 def test_a_round_without_the_cell_is_no_dropped_pair() -> None:
     """A cell that came to its study later: on two H200s two rounds had its baseline and not yet the cell."""
     records = [each for each in make_records([study()]) if each.baseline or each.round > 2]
@@ -258,6 +268,9 @@ def test_rounds_whose_arms_ran_on_different_devices_are_said() -> None:
     assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
     said = "2 of 5 trials of precision=bf16 without a pair: baseline did not run on the same device in the same round"
     assert said in found.reason
+    crashed = [replace(each, outcome=Outcome.CRASH) if not each.baseline and each.round == 1 else each
+               for each in records]  # fmt: skip
+    assert "1 of 4 trials of precision=bf16 without a pair" in verdict_on(make_claim(), crashed).reason
     memory = verdict_on(make_claim(metric="peak_ratio", range=[0.5, 2.0]), records)
     assert (memory.rounds, "no pair" in memory.reason) == (5, False), "maxima need no pairs"
 
@@ -346,6 +359,14 @@ def test_fingerprints_are_never_mixed_and_the_one_with_more_rounds_counts() -> N
     records = make_records([study()]) + make_records([study(cell(ratio=5.0))], rounds=3, fingerprint="e" * 16)
     found = verdict_on(make_claim(), records)
     assert (found.word, found.rounds) == (Word.CONFIRMED, 5)
+
+
+def test_of_two_fingerprints_that_with_more_rounds_of_both_arms_counts() -> None:
+    fewer = make_records([study()], rounds=3, fingerprint="e" * 16)
+    lone = [replace(each, outcome=Outcome.CRASH) if each.arm == "baseline" and each.round > 1 else each
+            for each in make_records([study(cell(ratio=5.0))])]  # fmt: skip
+    found = verdict_on(make_claim(), [*fewer, *lone])
+    assert (found.word, found.rounds) == (Word.CONFIRMED, 3)
 
 
 def test_trials_that_are_made_otherwise_now_count_before_more_rounds_of_older_ones() -> None:
@@ -479,6 +500,15 @@ def test_a_cell_must_train_the_same_as_the_baseline_that_its_claim_names() -> No
     assert "0.002 are allowed where the arithmetic must not change" in different.reason
 
 
+def test_a_cell_may_stray_from_the_baseline_that_its_claim_names_as_the_block_s_control_does() -> None:
+    """One cell run twice is 1 nat apart: kernels there are not deterministic, whichever arm is compared with."""
+    lora, both = {"lora": 8}, {"lora": 8, "checkpointing": "full"}
+    cells = CellShape(settings=lora, ratio=1.0), CellShape(settings=both, ratio=1.7, loss_shift=2.0)  # 1.43 on the mean
+    records = [replace(each, losses=[loss + 1.0 for loss in each.losses]) if each.control else each
+               for each in make_records([study(*cells)])]  # fmt: skip
+    assert verdict_on(make_claim(cell=both, baseline=lora), records).word is Word.CONFIRMED
+
+
 def test_a_baseline_that_a_claim_names_must_have_trained_the_same_itself() -> None:
     plain = CellShape(settings={"attention": "sdpa-math"}, ratio=1.0, loss_shift=1.0)
     shape = study(plain, CellShape(settings={"attention": "flash2"}, ratio=1.7, loss_shift=1.0))
@@ -488,15 +518,14 @@ def test_a_baseline_that_a_claim_names_must_have_trained_the_same_itself() -> No
     assert "parity fails: of attention=sdpa-math, which it is compared with: the losses lie" in found.reason
 
 
-def test_what_trained_something_else_is_confirmed_on_no_other_machine() -> None:
+@pytest.mark.parametrize(("rounds", "word"), [(3, "fast but different"), (2, "inconclusive")])
+def test_what_trained_something_else_is_confirmed_on_no_other_machine(rounds: int, word: str) -> None:
     card = {**make_records([study()])[0].environment, "devices": [{"name": "NVIDIA H200", "uuid": "GPU-2"}]}
     other = [replace(each, environment=card, fingerprint="2" * 16)
-             for each in make_records([study(cell(loss_shift=1.0))], rounds=3)]  # fmt: skip
+             for each in make_records([study(cell(loss_shift=1.0))], rounds=rounds)]  # fmt: skip
     found = verdict_on(make_claim(), [*make_records([study()], rounds=5), *other])
     assert found.word is Word.CONFIRMED
-    assert [(each["device"], each["verdict"]) for each in found.details["elsewhere"]] == [
-        ("NVIDIA H200", "fast but different")
-    ]
+    assert [(each["device"], each["verdict"]) for each in found.details["elsewhere"]] == [("NVIDIA H200", word)]
 
 
 def test_a_cell_whose_first_gradient_was_never_compared_says_so() -> None:
@@ -509,6 +538,8 @@ def test_a_cell_whose_first_gradient_was_never_compared_says_so() -> None:
     assert words not in reason(metric="utilisation", range=[0.5, None]), "parity says nothing about it"
     skipped = changed(records, "precision=bf16", gradient_check={"skipped": "an engine keeps it"})
     assert words not in verdict_on(make_claim(), skipped).reason
+    lora = changed(make_records([study(cell(settings={"lora": 8}))]), "lora=8", gradient_check={})
+    assert "the first gradient" not in verdict_on(make_claim(cell={"lora": 8}), lora).reason, "unequal work owes none"
 
 
 def test_parity_does_not_gate_what_it_says_nothing_about() -> None:
@@ -558,6 +589,16 @@ def test_the_peak_of_a_layer_is_judged_as_all_peaks_are() -> None:
     assert largest.measured == "layer peak bytes 1.00 MiB (baseline 4.00 MiB)"
 
 
+def test_a_peak_of_nothing_is_no_multiple() -> None:
+    it = make_claim(metric="figure_inverse:layer_peak_bytes", range=[3, 5])
+    empty = verdict_on(it, layers(0.0, 1.0, 1.0))
+    assert (empty.word, empty.measured) == (Word.CONFIRMED, "4.00x")
+    assert "by itself" not in empty.reason
+    found = verdict_on(make_claim(metric="peak_ratio"), changed(make_records([study()]), "precision=bf16",
+                                                                 peak_reserved_bytes=0))  # fmt: skip
+    assert (found.word, found.reason) == (Word.NOT_TESTABLE, "the records have no figure for peak_ratio")
+
+
 @pytest.mark.parametrize(("arm", "bounds"), [("precision=bf16", [0.3, 0.5]), ("baseline", [0.3, None])])
 def test_a_peak_of_rounds_that_fitted_is_no_peak(arm: str, bounds: list[float | None]) -> None:
     """One round of five ran out of memory: the arm needs more than the others showed."""
@@ -604,15 +645,24 @@ def test_memory_is_judged_on_the_view_that_the_claim_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "recorded"), [("activation_saved", "activations"), ("energy_ratio", "energy_joules_per_token")]
+    ("metric", "recorded"),
+    [
+        ("activation_saved", "activations"),
+        ("energy_ratio", "energy_joules_per_token"),
+        ("speedup", "tokens_per_second"),
+        ("step_time_per_token_ratio", "tokens_per_second"),
+        ("scaling_efficiency", "tokens_per_second"),
+        ("samples_ratio", "samples_per_second"),
+        ("figure:largest_batch_emptying", "largest_batch_emptying"),  # it was "run it again", on a CPU for ever
+        ("figure_inverse:copy_seconds", "copy_seconds"),
+    ],
 )
 def test_a_figure_that_is_missing_is_not_testable_for_the_records_own_reason(metric: str, recorded: str) -> None:
     missing = {"mfu": "no peak", recorded: "nobody could see it"}
-    records = [
-        replace(each, model_state_bytes={**each.model_state_bytes, "activations": 0.0}, energy_joules_per_token=None,
-                missing=missing) if each.arm == "precision=bf16" else each
-        for each in make_records([study()])
-    ]  # fmt: skip
+    whole = make_records([study()])
+    states = {**whole[0].model_state_bytes, "activations": 0.0}
+    records = changed(whole, "precision=bf16", model_state_bytes=states, energy_joules_per_token=None,
+                      tokens_per_second=None, samples_per_second=None, missing=missing)  # fmt: skip
     found = verdict_on(make_claim(metric=metric, range=[0.3, 1.0]), records)
     assert found.word is Word.NOT_TESTABLE
     assert found.reason == f"the records have no figure for {metric}: nobody could see it"
@@ -624,6 +674,12 @@ def test_a_share_of_the_cell_alone_needs_no_baseline() -> None:
     )
     assert found.word is Word.CONFIRMED
     assert found.measured == "0.991% [0.988%, 0.993%] (baseline 1.0%)"
+
+
+def test_a_share_of_the_cell_alone_is_judged_where_no_baseline_ran() -> None:
+    records = changed(make_records([study()]), "baseline", outcome=Outcome.OOM, reason="CUDA out of memory")
+    it = make_claim(metric="data_wait_share", form="at-most", bound=0.1, range=None)
+    assert verdict_on(it, records).word is Word.CONFIRMED
 
 
 def test_trainable_parameters_are_counted_without_an_interval() -> None:
@@ -642,6 +698,14 @@ def test_scaling_efficiency_divides_by_the_devices() -> None:
     assert found.helped == "yes", "two devices are faster than one, short of twice as fast"
 
 
+def test_scaling_efficiency_divides_by_the_devices_beyond_those_of_the_baseline() -> None:
+    two, four = ({"devices": count, "parallel": "ddp"} for count in (2, 4))
+    shape = study(CellShape(settings=two, ratio=1.9), CellShape(settings=four, ratio=3.42))
+    it = make_claim(metric="scaling_efficiency", range=[0.89, 0.91], cell=four, baseline=two)
+    found = verdict_on(it, make_records([shape], spread=0.001, step_spread=0.0))
+    assert found.value == pytest.approx(0.9, abs=0.002)  # 3.42 / 1.9 of twice the devices
+
+
 def test_a_mean_of_shares_stays_between_none_and_all() -> None:
     # 0.97, 0.99, 0.98: mean 0.98, t(0.975, 2)·s/√3 = 4.303·0.01/1.732 = 0.0248, so up to 1.0048
     shares = iter([0.97, 0.99, 0.98])
@@ -651,6 +715,26 @@ def test_a_mean_of_shares_stays_between_none_and_all() -> None:
     assert found.interval == (pytest.approx(0.9552, abs=1e-4), 1.0)
     assert found.measured == "98.0% [95.5%, 100.00%] (baseline 93.0%)"
     assert found.word is Word.CONFIRMED
+
+
+def test_what_may_be_more_than_all_is_not_cut_off_there() -> None:
+    # mean 1.08, half 0.0248 as above
+    shares = iter([1.07, 1.09, 1.08])
+    records = [replace(each, figures={"retried_share": next(shares)}) if each.arm == "precision=bf16" else each
+               for each in make_records([study()], rounds=3)]  # fmt: skip
+    found = verdict_on(make_claim(metric="figure:retried_share", form="at-least", bound=1, range=None), records)
+    assert found.interval == pytest.approx((1.0552, 1.1048), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound", "word"),
+    [("peak_bytes", 1e12, Word.INCONCLUSIVE), ("trainable_share_saved", 0.5, Word.CONFIRMED)],
+)
+def test_only_a_peak_is_left_open_by_a_round_that_ran_out_of_memory(metric: str, bound: float, word: Word) -> None:
+    records = make_records([study(cell(outcome=Outcome.OOM, failed_rounds=(2,)))])
+    found = verdict_on(make_claim(metric=metric, form="at-most", bound=bound, range=None), records)
+    assert found.word is word
+    assert found.reason.startswith("precision=bf16 ran out of memory in 1 of 5 rounds") == (metric == "peak_bytes")
 
 
 def test_two_rounds_settle_nothing_however_well_they_agree() -> None:
@@ -682,12 +766,20 @@ def test_an_error_of_arithmetic_is_judged_by_the_worst_that_was_seen() -> None:
     assert verdict_on(it, worse).word is Word.REFUTED_ABOVE
 
 
-def test_a_figure_that_the_records_lack_is_not_testable_with_their_own_reason() -> None:
-    records = changed(make_records([study()]), "precision=bf16", peak_reserved_bytes=None,
-                      missing={"peak_reserved_bytes": "only CUDA keeps it"})  # fmt: skip
-    found = verdict_on(make_claim(metric="peak_saved"), records)
+@pytest.mark.parametrize("view", ["reserved", "device"])
+def test_a_figure_that_the_records_lack_is_not_testable_with_their_own_reason(view: str) -> None:
+    absent, other = f"peak_{view}_bytes", f"peak_{'device' if view == 'reserved' else 'reserved'}_bytes"
+    missing = {other: "it is there after all", absent: "only CUDA keeps it"}
+    records = changed(make_records([study()]), "precision=bf16", **{absent: None}, missing=missing)
+    found = verdict_on(make_claim(metric="peak_saved", view=view), records)
     assert found.word is Word.NOT_TESTABLE
     assert found.reason == "the records have no figure for peak_saved: only CUDA keeps it"
+
+
+def test_a_figure_that_the_records_lack_is_not_testable_although_parity_fails_too() -> None:
+    records = changed(make_records([study(cell(loss_shift=1.0))]), "precision=bf16", peak_reserved_bytes=None)
+    found = verdict_on(make_claim(metric="peak_saved"), records)
+    assert (found.word, found.reason) == (Word.NOT_TESTABLE, "the records have no figure for peak_saved")
 
 
 def test_a_figure_that_an_older_version_did_not_measure_is_not_run_and_says_what_to_do() -> None:
@@ -725,6 +817,11 @@ def test_scope_counts_the_points_where_the_claim_holds() -> None:
     assert found.scope == said
     assert [point["word"] for point in found.details["points"]] == ["refuted, below", "confirmed", "confirmed"]
     assert found.sweep == {"sequence_length": 1024}
+
+
+def test_the_scope_of_a_claim_that_holds_everywhere_names_no_points() -> None:
+    records = make_records([study(sweep=("sequence_length", (512, 1024)))])
+    assert verdict_on(make_claim(at={"sequence_length": 512}), records).scope == "holds at 2 of 2 points"
 
 
 def test_the_primary_point_alone_decides() -> None:
@@ -799,6 +896,9 @@ def test_a_block_is_current_unless_another_one_stands_for_all_of_it() -> None:
     other = make_records([study(baseline={"batch_size": 4})])
     blocks = compare([*older, *made(other, "2" * 16, version=2)]).blocks
     assert [block.fingerprint[0] for block in current(blocks)] == ["1", "2"], "another experiment of the same study"
+    there = made(make_records([study()], environment=A100), "2" * 16, version=2)
+    blocks = compare([*older, *there]).blocks
+    assert [block.fingerprint[0] for block in current(blocks)] == ["1", "2"], "another machine"
 
 
 def test_the_scope_is_that_of_the_block_that_was_judged() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -63,6 +64,11 @@ def test_what_a_metric_reads(metric: str, fields: dict[str, Any], value: float |
     assert found == (None if value is None else pytest.approx(value))
 
 
+@pytest.mark.parametrize("value", [True, False, "3", None, math.nan, math.inf, [1.0]])
+def test_what_is_no_finite_number_is_no_figure(value: object) -> None:
+    assert quantities.numeric(value) is None
+
+
 def test_memory_used_is_a_share_of_the_device_that_the_trial_ran_on() -> None:
     record = trial(peak_device_bytes=42_760_404_992)
     assert quantities.memory_share(record, "device") == pytest.approx(0.5)
@@ -75,6 +81,7 @@ def test_memory_used_is_a_share_of_the_device_that_the_trial_ran_on() -> None:
         ({"before_step": 1600.0, "parameters": 1.0}, [], 16.0),
         ({"parameters": 400.0, "gradients": 400.0, "optimizer": 800.0, "activations": 9e9}, [], 16.0),
         ({"before_step": 800.0}, [{"model_state_bytes": {"before_step": 900.0}}], 9.0),
+        ({"parameters": 400.0, "optimizer": 800.0}, [], None),  # after the step, or of one that trains nothing
         ({}, [], None),
     ],
 )

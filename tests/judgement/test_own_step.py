@@ -97,6 +97,14 @@ def test_arms_that_did_the_same_to_the_last_digit_are_no_comparison() -> None:
     assert "did exactly the same" in verdict.reason
 
 
+def test_arms_that_differ_in_one_round_alone_are_a_comparison() -> None:
+    records = [
+        each if each.baseline or each.round > 1 else replace(each, losses=[*each.losses[:-1], each.losses[-1] + 1e-6])
+        for each in alike(losses_too=True)
+    ]
+    assert judged(records).word is Word.CONFIRMED
+
+
 def test_the_same_operators_with_other_losses_are_one() -> None:
     assert judged(alike(losses_too=False)).word is Word.CONFIRMED
 
@@ -154,13 +162,18 @@ def test_batches_of_the_warm_up_are_held_together_too() -> None:
     assert "build gives other data at each call" in verdict.reason
 
 
-def by_chance(cell: dict[str, Any], apart: float, **figures: Any) -> Verdict:
-    """Of a cell whose losses lie `apart` nats from the baseline's, where two seeds of that lie 0.1 apart."""
+def by_chance(
+    cell: dict[str, Any], apart: float, *, draws: tuple[bool, bool] = (False, False), **figures: Any
+) -> Verdict:
+    """Of a cell whose losses lie `apart` nats from the baseline's, where two seeds of that lie 0.1 apart.
+
+    `draws`: whether the loss of the baseline does, and that of the cell.
+    """
     records = []
     for each in make_records([study(CellShape(settings=cell, ratio=1.75))]):
         losses = [5 + 0.1 * each.round + (0.0 if each.baseline or each.control else apart)] * 4
-        mine = {} if each.baseline or each.control else figures
-        always = {"warmup_batches_sha256": "b", "draws": figures.get("draws", False)}
+        mine = {"draws": draws[0]} if each.baseline or each.control else {"draws": draws[1], **figures}
+        always = {"warmup_batches_sha256": "b"}
         records.append(replace(marked(each, **{**always, **mine}), losses=losses, gradient_check={}))
     assert {each.round for each in records} == {1, 2, 3, 4, 5}
     return verdict_on(make_claim(device="any", cell=cell), records)
@@ -186,12 +199,16 @@ def test_workers_that_give_the_same_batches_owe_the_same_losses(apart: float) ->
 @pytest.mark.parametrize(
     ("cell", "draws", "word"),
     [
-        ({"compile": "default"}, True, Word.CONFIRMED),
-        ({"compile": "default"}, False, Word.FAST_BUT_DIFFERENT),
-        ({"checkpointing": "full"}, True, Word.FAST_BUT_DIFFERENT),  # the forward is computed again on the same draws
+        ({"compile": "default"}, (True, True), Word.CONFIRMED),
+        ({"compile": "default"}, (False, False), Word.FAST_BUT_DIFFERENT),
+        ({"compile": "default"}, (False, True), Word.FAST_BUT_DIFFERENT),  # dropout in one arm is no rounding
+        ({"compile": "default"}, (True, False), Word.FAST_BUT_DIFFERENT),
+        ({"checkpointing": "full"}, (True, True), Word.FAST_BUT_DIFFERENT),  # computed again on the same draws
     ],
 )
-def test_a_loss_that_draws_owes_other_kernels_no_more_than_two_seeds(cell: Any, draws: bool, word: Word) -> None:
+def test_a_loss_that_draws_owes_other_kernels_no_more_than_two_seeds(
+    cell: Any, draws: tuple[bool, bool], word: Word
+) -> None:
     """A quarter of what two seeds differ by was asked of a compiled step with dropout: 0.05 here."""
     assert by_chance(cell, 0.1, draws=draws).word is word
 

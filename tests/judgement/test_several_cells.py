@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -75,6 +76,34 @@ def test_an_entry_may_be_the_best_of_several_cells_and_live_in_another_study() -
     assert found.measured.startswith("batch size 1.99x")
 
 
+@pytest.mark.parametrize(
+    "metric", ["speedup", "step_time_ratio", "figure_inverse:step_seconds", "figure_saved:step_seconds"]
+)
+def test_the_largest_gain_is_first_whichever_way_a_metric_points(metric: str) -> None:
+    shape = study(CellShape(settings=COMPILE, ratio=1.6), CellShape(settings=FLASH, ratio=1.3))
+    records = [replace(each, figures={"step_seconds": each.step_seconds[0]})
+               for each in make_records([shape], step_spread=0.0)]  # fmt: skip
+    assert verdict_on(order(COMPILE, FLASH, metric=metric), records).word is Word.CONFIRMED
+    assert verdict_on(order(FLASH, COMPILE, metric=metric), records).word is Word.REFUTED_BELOW
+
+
+def test_an_entry_of_another_study_is_looked_for_at_its_points_and_not_at_the_claim_s() -> None:
+    here = study(CellShape(settings=COMPILE, ratio=1.6), sweep=("sequence_length", (512, 1024)))
+    other = StudyShape(name="other", cells=(CellShape(settings=FUSED, ratio=1.1),))
+    it = order(COMPILE, {"cell": FUSED, "study": "other"}, at={"sequence_length": 512})
+    assert verdict_on(it, make_records([here, other])).word is Word.CONFIRMED
+
+
+def test_entries_are_ranked_on_the_machine_that_counts() -> None:
+    """A cell gained more on another one, where it ran in fewer rounds."""
+    there = make_records(
+        [study(CellShape(settings=FLASH, ratio=3.0))], rounds=3, environment=A100, fingerprint="a" * 16
+    )
+    found = verdict_on(order(COMPILE, FLASH), [*ranked(1.6, 1.3, 1.1), *there])
+    assert found.word is Word.CONFIRMED
+    assert "attention=flash2 1.30x" in found.measured
+
+
 def test_an_entry_that_was_measured_again_is_judged_on_what_counts_now() -> None:
     newer = made(ranked(1.2, 1.5, 1.1), "2" * 16, version=2)
     records = [*made(ranked(3.0, 1.5, 1.1), "1" * 16), *newer]
@@ -99,6 +128,30 @@ def test_memory_is_ranked_by_its_maxima() -> None:
     it = order(COMPILE, FLASH, metric="peak_saved")
     assert verdict_on(it, make_records([shape])).word is Word.CONFIRMED
     assert verdict_on(order(FLASH, COMPILE, metric="peak_saved"), make_records([shape])).word is Word.REFUTED_BELOW
+
+
+def test_peaks_that_touch_are_not_told_apart() -> None:
+    shape = study(CellShape(settings=COMPILE), CellShape(settings=FLASH))
+
+    def found(least: float) -> Word:
+        peaks = {"compile=default": (6.0, 5.0, 5.0), "attention=flash2": (7.0, least, least)}
+        records = [replace(each, peak_reserved_bytes=int(1e9 * peaks[each.arm][each.round - 1])) if each.arm in peaks
+                   else each for each in make_records([shape], rounds=3)]  # fmt: skip
+        return verdict_on(order(COMPILE, FLASH, metric="peak_saved"), records).word
+
+    assert (found(6.0), found(6.1)) == (Word.INCONCLUSIVE, Word.CONFIRMED)
+
+
+def test_pairs_of_an_order_are_corrected_by_holm() -> None:
+    """Differences of mean 0.02332 and deviation 0.01 · √2.5 in five rounds: t = 3.298 at four degrees of freedom,
+    p = 0.03. Enough for one pair; of three, of which one is beyond doubt, it is doubled."""
+    logs = [0.02332 + 0.01 * place for place in (-2, -1, 0, 1, 2)]
+    ratios = {"compile=default": [math.exp(log) for log in logs], "attention=flash2": [1.0] * 5,
+              "optimizer=fused": [math.exp(log - 2 * 0.02332) for log in logs]}  # fmt: skip
+    records = paced(ranked(1.0, 1.0, 1.0), ratios)  # type: ignore[arg-type]
+    assert verdict_on(order(COMPILE, FLASH), records).word is Word.CONFIRMED
+    found = verdict_on(order(COMPILE, FLASH, FUSED), records)
+    assert (found.word, found.details["pairs_in_order"]) == (Word.INCONCLUSIVE, 1)
 
 
 def paced(records: list[Record], ratios: dict[str, list[float | None]]) -> list[Record]:
@@ -128,6 +181,13 @@ def test_entries_of_one_block_are_told_apart_by_the_rounds_that_ran_both() -> No
     assert found.reason.startswith(
         "compile=default gains more than attention=flash2, named before it, in the 3 rounds that ran both"
     )
+
+
+def test_an_order_is_told_by_its_neighbours_where_its_ends_share_too_few_rounds() -> None:
+    ratios = {"compile=default": [1.30, 1.305, 1.295, None, None], "attention=flash2": [1.2, 1.2, 1.2, 1.2, 1.2],
+              "optimizer=fused": [None, None, 1.10, 1.105, 1.095]}  # fmt: skip
+    found = verdict_on(order(COMPILE, FLASH, FUSED), paced(ranked(1.0, 1.0, 1.0), ratios))
+    assert (found.word, found.details["pairs_in_order"], found.details["pairs"]) == (Word.CONFIRMED, 2, 3)
 
 
 def test_two_rounds_tell_no_order() -> None:
@@ -189,12 +249,11 @@ def product(records: list[Record], **fields: Any) -> Verdict:
     return verdict_on(make_claim(form="product", cell=stack, order=[COMPILE, FLASH], **fields), records)
 
 
-def stacked(stack: float) -> list[Record]:
+def stacked(stack: float, *, rounds: int = 5, **of_the_stack: float) -> list[Record]:
     both = {"compile": "default", "attention": "flash2"}
-    cells = ((COMPILE, 1.5), (FLASH, 1.2), (both, stack))
-    return make_records(
-        [study(*(CellShape(settings=settings, ratio=ratio) for settings, ratio in cells))], spread=0.002
-    )
+    parts = CellShape(settings=COMPILE, ratio=1.5), CellShape(settings=FLASH, ratio=1.2)
+    shape = study(*parts, CellShape(settings=both, ratio=stack, **of_the_stack))  # type: ignore[arg-type]
+    return make_records([shape], spread=0.002, rounds=rounds)
 
 
 def test_a_stack_is_judged_and_set_against_the_product_of_its_parts() -> None:
@@ -206,10 +265,38 @@ def test_a_stack_is_judged_and_set_against_the_product_of_its_parts() -> None:
     assert found.details["over_product"]["high"] < 1
 
 
+def test_a_stack_against_its_other_baseline_is_told_and_not_judged() -> None:
+    found = product(stacked(1.6), range=[1.4, 2.2], other_baseline=COMPILE)
+    assert found.other_baseline.startswith("1.068x [")  # 1.6 / 1.5 is 1.067
+    assert found.other_baseline.endswith("against compile=default"), "the range is that of the stack"
+
+
 def test_a_stack_without_a_range_is_reported() -> None:
     found = product(stacked(1.8), range=None)
     assert found.word is Word.REPORTED
     assert found.details["over_product"]["low"] < 1 < found.details["over_product"]["high"]
+
+
+def test_a_stack_that_trained_something_else_confirms_no_product() -> None:
+    found = product(stacked(1.6, loss_shift=1.0), range=[1.4, 2.2])
+    assert found.word is Word.FAST_BUT_DIFFERENT
+    assert "no answer, whichever way it points; parity fails: " in found.reason
+    assert found.details["product"] == pytest.approx(1.8, rel=0.01)
+
+
+def test_a_part_that_trained_something_else_is_named_beside_the_product() -> None:
+    both = {"compile": "default", "attention": "flash2"}
+    cells = CellShape(settings=COMPILE, ratio=1.5, loss_shift=1.0), CellShape(settings=FLASH, ratio=1.2)
+    found = product(make_records([study(*cells, CellShape(settings=both, ratio=1.8))], spread=0.002), range=[1.4, 2.2])
+    assert found.word is Word.CONFIRMED
+    assert "parity fails for compile=default, so that the product is none of like parts" in found.reason
+
+
+def test_two_rounds_of_a_stack_without_a_range_give_no_verdict_by_parity_either() -> None:
+    """It was *fast but different*, which is a verdict."""
+    found = product(stacked(1.6, rounds=2, loss_shift=1.0), range=None)
+    assert found.word is Word.REPORTED
+    assert "; so far parity fails: " in found.reason
 
 
 def test_a_missing_part_is_named() -> None:
@@ -247,6 +334,20 @@ def test_the_parts_of_a_stack_share_their_baselines_trials() -> None:
         over = verdict_on(claim, records).details["over_product"]
         covered += over["low"] <= 1 <= over["high"]
     assert 0.92 <= covered / runs <= 0.99
+
+
+def test_gains_with_one_round_in_common_stand_by_themselves() -> None:
+    """Logarithms of -0.01, 0, 0.01 of the stack and a part, in three rounds each that share the third: each has the
+    variance 0.0001 / 3 of its mean, at two degrees of freedom; together 0.008165 at four, t = 2.776."""
+    records = stacked(1.8)
+    (both,) = {each.arm for each in records if len(each.arm.split()) == 2}
+    up, same, down = math.exp(0.01), 1.0, math.exp(-0.01)
+    ratios = {both: [1.8 * up, 1.8 * same, 1.8 * down, None, None], "compile=default": [1.5] * 5,
+              "attention=flash2": [None, None, 1.2 * down, 1.2 * same, 1.2 * up]}  # fmt: skip
+    over = product(paced(records, ratios), range=None).details["over_product"]  # type: ignore[arg-type]
+    half = math.exp(2.7764 * 0.0081650)
+    assert (over["value"], over["low"], over["high"]) == pytest.approx((1.0, 1 / half, half), rel=1e-5)
+    assert over["rounds"] == 3
 
 
 def test_a_part_against_a_baseline_of_its_own_is_paired_by_round_too() -> None:
@@ -287,6 +388,7 @@ def test_a_limit_is_extrapolated_from_the_device_counts_that_were_run() -> None:
     found = verdict_on(limit(), sharded((4, 12), (1, 2, 4)))
     assert found.word is Word.EXTRAPOLATED
     assert found.measured == "2.29x at 4 devices, limit 4.00x"  # 16 / (4 + 12/4)
+    assert (found.low, found.high) == (4, 4), "what is claimed"
     assert "4 + 12/N fits best (error 0.0%" in found.reason
     assert "the claimed 4x is its limit for many devices" in found.reason
     assert found.details["predictions"]["8"] == pytest.approx({"bytes_per_parameter": 5.5, "ratio": 16 / 5.5})
@@ -344,6 +446,19 @@ def test_the_fullest_rank_counts() -> None:
     records = [replace(each, ranks=ranks) if each.cell["zero"] == 1 and each.cell["devices"] == 2 else each
                for each in sharded((4, 12), (1, 2))]  # fmt: skip
     assert verdict_on(limit(), records).details["state"]["2"] == pytest.approx(12.0)
+    fuller = [replace(each, ranks=[{"model_state_bytes": {"before_step": 13.0 * PARAMETERS}}]) if each.ranks
+              and each.round == 2 else each for each in records]  # fmt: skip
+    assert verdict_on(limit(), fuller).details["state"]["2"] == pytest.approx(13.0), "and the fullest of the rounds"
+
+
+def test_of_two_points_with_one_device_count_that_of_more_rounds_gives_its_state() -> None:
+    def at_length(length: int, records: list[Record]) -> list[Record]:
+        return [replace(each, sweep={"devices": 2, "sequence_length": length}, block=str(length)) for each in records]
+
+    fewer, more = at_length(512, sharded((2, 14), (2,), rounds=3)), at_length(1024, sharded((4, 12), (2,), rounds=5))
+    for records in ([*fewer, *more], [*more, *fewer]):
+        found = verdict_on(limit(), [*sharded((4, 12), (1,)), *records])
+        assert found.details["state"] == pytest.approx({"1": 16.0, "2": 10.0})
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
@@ -393,6 +508,8 @@ def test_an_expected_value_that_most_rounds_did_not_live_to_show_is_inconclusive
     found = verdict_on(it, crashed(5))
     assert found.word is Word.CONFIRMED
     assert "1 of 5 rounds were dropped because an arm failed" in found.reason
+    half = verdict_on(it, [each for each in crashed(3) if each.round < 5])
+    assert half.word is Word.CONFIRMED, "two of four are not most"
 
 
 def test_one_is_not_true() -> None:
@@ -420,6 +537,12 @@ def test_a_statement_shows_the_metrics_it_names() -> None:
     assert found.measured.startswith("speedup 1.7")
     assert found.measured.endswith("peak saved 40.0%")
     assert found.helped == "yes"
+
+
+def test_a_baseline_that_is_shown_by_itself_helps_nothing() -> None:
+    it = make_claim(form="statement", range=None, metric=None, cell=None, shows=["speedup", "peak_saved"])
+    found = verdict_on(it, make_records([study()]))
+    assert (found.word, found.helped, found.arm) == (Word.REPORTED, "", "baseline")
 
 
 def test_a_figure_in_a_mapping_is_reached_with_dots() -> None:

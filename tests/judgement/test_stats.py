@@ -77,6 +77,14 @@ def test_welch_worked_out_by_hand() -> None:
     assert freedom == pytest.approx(4.41176, abs=1e-5)
 
 
+def test_trials_that_agree_to_the_last_digit_leave_no_error() -> None:
+    """What is made of the freedom stays a number: the error times any quantile is none at all."""
+    gap, error, freedom = stats.welch(*(Summary(mean=mean, deviation=0.0, count=3) for mean in (1.0, 0.7)))
+    assert (gap, error) == (pytest.approx(0.3), 0.0)
+    assert stats.t_quantile(freedom) * error == 0.0
+    assert [stats.power(ratio, 0.0, 3) for ratio in (1.0, 1.001)] == [0.0, 1.0]
+
+
 def test_the_offset_that_a_control_could_show_is_half_of_its_interval() -> None:
     # s = 0.01, n = 3: t(0.975, 2)·s/√3 = 4.3027·0.01/1.7321 = 0.024841
     ratios = [math.exp(-0.01), 1.0, math.exp(0.01)]
@@ -109,9 +117,10 @@ def test_power_grows_with_rounds_and_is_the_level_where_nothing_differs() -> Non
     assert powers[-1] > 0.95
 
 
-def test_the_smallest_ratio_that_is_found_has_the_power_asked_for() -> None:
-    ratio = stats.smallest_found(0.014, 5, chance=0.8)
-    assert stats.power(ratio, 0.014, 5) == pytest.approx(0.8, abs=1e-3)
+@pytest.mark.parametrize("rounds", [2, 5])  # two tell 12 times their spread
+def test_the_smallest_ratio_that_is_found_has_the_power_asked_for(rounds: int) -> None:
+    ratio = stats.smallest_found(0.014, rounds, chance=0.8)
+    assert stats.power(ratio, 0.014, rounds) == pytest.approx(0.8, abs=1e-3)
 
 
 @pytest.mark.parametrize("rounds", [3, 5, 6, 7, 10])
@@ -147,6 +156,17 @@ def test_rounds_to_settle_do_so_four_times_in_five(away: float, inside: bool) ->
 
 def test_rounds_to_settle_are_more_than_there_are() -> None:
     assert stats.rounds_to_settle(Summary(mean=0.0, deviation=0.05, count=9), None, 0.5) == 10
+
+
+def test_rounds_to_settle_are_five_hundred_at_most() -> None:
+    away = math.log(stats.smallest_found(0.05, stats.MOST_ROUNDS))  # which so many rounds tell from zero, and no fewer
+    for share, rounds in ((1 + 1e-4, 500), (1 - 1e-4, None)):
+        assert stats.rounds_to_settle(Summary(mean=share * away, deviation=0.05, count=5), 0.0, None) == rounds
+
+
+def test_rounds_that_agree_to_the_last_digit_settle_all_but_the_very_end() -> None:
+    assert stats.rounds_to_settle(Summary(mean=0.5, deviation=0.0, count=3), 0.4, None) == 4
+    assert stats.rounds_to_settle(Summary(mean=0.5, deviation=0.0, count=3), 0.5, None) is None
 
 
 def test_rounds_to_settle_needs_a_spread() -> None:

@@ -61,7 +61,12 @@ def test_a_window_whose_halves_differ_by_more_than_two_percent_is_warned_of() ->
     steps = [0.100] * 10 + [0.1021] * 10
     assert warnings(trial(step_seconds=steps)) == ["median step time changed by +2.1% between the halves of the window"]
     assert warnings(trial(step_seconds=[0.100] * 10 + [0.1019] * 10)) == []
-    assert warnings(trial(step_seconds=[0.1, 0.2])) == []
+    faster = trial(step_seconds=[0.1021] * 10 + [0.100] * 10)
+    assert warnings(faster) == ["median step time changed by -2.1% between the halves of the window"]
+    # four steps are a half, three are none; of an odd number the one in the middle is in neither
+    assert len(warnings(trial(step_seconds=[0.1] * 4 + [0.2] * 4))) == 1
+    assert warnings(trial(step_seconds=[0.1] * 3 + [0.2] * 4)) == []
+    assert warnings(trial(step_seconds=[0.1] * 4 + [0.103] + [0.1] * 2 + [0.103] * 2)) == []
 
 
 def test_steps_that_were_held_up_are_said_and_stay_in_the_mean() -> None:
@@ -113,9 +118,11 @@ def test_clocks_that_differ_between_arms() -> None:
     "place", [{"scale": "smoke"}, {"environment": make_records(rounds=1, environment=CPU)[0].environment}]
 )
 def test_on_a_cpu_and_in_the_smoke_scale_only_noise_is_labelled(place: dict[str, Any]) -> None:
-    record = trial(mfu=1.2, step_seconds=[0.1] * 10 + [0.2] * 10, clocks=clocks(foreign=[{"pid": 1}]), **place)
+    found = clocks(foreign=[{"pid": 1}], sm_mhz=1000.0)
+    record = trial(mfu=1.2, step_seconds=[0.1] * 10 + [0.2] * 10, clocks=found, **place)
     assert checked(record).outcome is Outcome.OK
     assert warnings(record) == []
+    assert clock_gap([record], [trial(**place)]) == ""
 
 
 def test_a_trial_that_failed_is_left_as_it_is() -> None:

@@ -50,6 +50,9 @@ def test_a_free_fit_finds_a_form_that_nobody_published() -> None:
     assert found.free == pytest.approx((8, 8))
     assert found.free_error == pytest.approx(0, abs=1e-12)
     assert found.free_limit == pytest.approx(2)
+    measured = fit(points((8, 8), (1, 2, 4, 8)), 20.0)
+    assert measured.free_limit == pytest.approx(2.5), "of the state that the baseline was seen to have"
+    assert measured.ratio(8) == pytest.approx(found.ratio(8)), "a published form is one of 16 bytes"
 
 
 def test_two_device_counts_are_enough_but_leave_no_error_of_the_free_fit() -> None:

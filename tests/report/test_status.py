@@ -71,11 +71,13 @@ REFUSING = a_plan(a_block(rounds=3), refusals={"batch_size=2": "it needs what is
         pytest.param(trials(ELSEWHERE), PLAN, 3, 0, id="another host of the same kind"),
         pytest.param(REFUSED, PLAN, 0, 9, id="could not run, and now can"),
         pytest.param(REFUSED, REFUSING, 3, 0, id="cannot run still"),
+        pytest.param([each for each in REFUSED if each.outcome is Outcome.OK], REFUSING, 0, 9,
+                     id="cannot run, and no record says so"),
         pytest.param(trials(CPU, by_arm={"control": Outcome.CRASH}), PLAN, 3, 0, id="a crash is a result"),
         pytest.param(trials(CPU, by_arm={"control": Outcome.INTERRUPTED}), PLAN, 0, 9, id="interrupted is none"),
         pytest.param([replace(each, superseded=True) for each in trials(CPU)], PLAN, 0, 9, id="superseded"),
     ],
-)
+)  # fmt: skip
 def test_missing_is_what_a_run_here_would_add(
     tmp_path: Path, records: list[Record], plan: Plan, complete: int, missing: int
 ) -> None:

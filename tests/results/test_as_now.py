@@ -31,6 +31,7 @@ def stored(batching: str, share: float, mfu: float, hfu: float) -> Record:
         ("padded", 0.6, 0.08, True),
         ("packed", 1.0, 0.14, True),
         ("fixed", 1.0, 0.14, True),
+        ("fixed", 0.6, 0.14, True),
     ],
 )
 def test_an_mfu_that_counted_padding_is_none_any_more(

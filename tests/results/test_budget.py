@@ -18,6 +18,7 @@ from tests.results.plans import a_block, a_plan
         ("reduce-overhead", {}, None, 420.0),
         ("max-autotune", {}, None, 720.0),
         ("max-autotune", {"wall_limit_seconds": 45}, None, 45.0),
+        ("off", {"wall_limit_seconds": True}, None, 120.0),
         ("off", {"wall_limit_seconds": 45}, 5.0, 5.0),
     ],
 )

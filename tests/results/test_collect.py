@@ -392,6 +392,19 @@ def test_only_what_failed_is_left_in_the_workplace(store: Store, launcher: Local
     assert not (workplace / "caches").exists()
 
 
+def test_what_was_compiled_stays_while_rounds_are_left_or_another_plan_of_the_cells_follows(
+    store: Store, launcher: LocalLauncher
+) -> None:
+    """A run that a budget cuts short would compile all of it anew when it goes on."""
+    caches, plan = Workplace.beside(store.path).caches, a_plan(a_block(rounds=1))
+    caches.mkdir(parents=True)
+    for options, left, kept in (
+        (Options(time_budget_seconds=0.01), 3, True), (Options(keep_caches=True), 0, True), (Options(), 0, False),
+    ):  # fmt: skip
+        assert run(store, plan, launcher, options=options).left == left
+        assert caches.exists() is kept
+
+
 def test_a_workplace_that_cannot_be_written_is_one_sentence(store: Store, launcher: LocalLauncher) -> None:
     (store.path.parent / ".claimbench").write_text("in the way")
     with pytest.raises(LaunchError, match=r"\.claimbench.*mend that and run again, what is stored is kept"):

@@ -7,9 +7,12 @@ import pytest
 from harness.environment import Environment
 from harness.experiment.axes import Axis
 from harness.experiment.cell import Cell, Workload
+from harness.experiment.study import Arm, Role
 from harness.results.fingerprint import fingerprint, fingerprint_parts, packages_used, revisions_of
+from harness.results.rounds import parts_of, shared
 from harness.techniques.base import Technique
 from tests.records import CPU, DEFAULTS, H100
+from tests.results.plans import a_block
 
 
 def of(environment: Environment, *packages: str) -> str:
@@ -60,11 +63,16 @@ def test_installing_an_absent_package_is_a_change() -> None:
     without = replace(H100, packages={name: version for name, version in H100.packages.items() if name != "flash-attn"})
     assert of(without, "flash_attn") != of(H100, "flash-attn")
     assert of(H100, "flash_attn") == of(H100, "flash-attn") == of(H100, "Flash.Attn")
+    assert fingerprint_parts(without, devices=without.devices, packages=["flash_attn"])["packages"] == {
+        "flash-attn": "absent"
+    }
 
 
 def test_on_the_cpu_the_processor_stands_in_for_the_device() -> None:
     assert of(replace(CPU, cores=4)) != of(CPU)
     assert fingerprint_parts(CPU, devices=())["processor"] == ["Synthetic CPU", 2]
+    newer = replace(H100, driver="590.1")
+    assert fingerprint(newer, devices=()) == fingerprint(H100, devices=()), "a driver that no trial of it uses"
 
 
 def test_the_code_that_measures_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +92,14 @@ def test_packages_of_a_block_are_those_of_any_of_its_cells() -> None:
     assert packages_used([_Lora()], [off, off.but(lora=8)]) == ("peft", "torch", "transformers", "triton")
 
 
+def test_a_package_that_brings_a_technique_counts_where_that_is_on() -> None:
+    technique = _Lora()
+    technique.distribution = "my-package"
+    off = Cell(workload=Workload(name="w", model="m"), settings=DEFAULTS)
+    assert "my-package" not in packages_used([technique], [off])
+    assert "my-package" in packages_used([technique], [off, off.but(lora=8)])
+
+
 def test_installing_a_package_that_no_cell_runs_on_reruns_nothing() -> None:
     # `precision` and `attention` show evidence in every cell, but only two of their settings stand on another package
     from harness.techniques.registry import axis_table, techniques
@@ -93,6 +109,15 @@ def test_installing_a_package_that_no_cell_runs_on_reruns_nothing() -> None:
     assert packages_used(techniques(), [plain]) == ("torch", "transformers", "triton")
     assert "deepspeed" in packages_used(techniques(), [plain, plain.but(precision="ds-bf16")])
     assert "flash-attn" in packages_used(techniques(), [plain, plain.but(attention="flash2")])
+
+
+def test_a_block_stands_on_as_many_devices_as_its_largest_cell_takes() -> None:
+    machine, block = replace(H100, devices=H100.devices * 4), a_block()
+    pair = Arm(name="devices=2", role=Role.CELL, cell=block.baseline.cell.but(devices=2, parallel="ddp"))
+    for one, count in ((block, 1), (replace(block, arms=(*block.arms, pair)), 2)):
+        circumstances, devices = shared("full", one, machine)
+        assert (len(devices), len(circumstances.environment["devices"])) == (count, count)
+        assert len(parts_of(one, machine, devices)["devices"]) == count
 
 
 def test_a_kind_that_measures_anew_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:

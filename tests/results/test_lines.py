@@ -55,6 +55,13 @@ def test_losses_that_are_not_finite_survive(tmp_path: Path) -> None:
     assert repr(back.losses) == "[1.0, nan, inf, -inf]"
 
 
+def test_a_word_that_reads_like_a_number_stays_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "evidence.jsonl"
+    record = replace(RECORDS[0], losses=[math.inf], reason="nan", study="inf", arm="-inf")
+    write_lines([record], path)
+    assert read_lines(path) == [record]
+
+
 def test_text_of_other_languages_stays_readable(tmp_path: Path) -> None:
     path = tmp_path / "evidence.jsonl"
     write_lines([replace(RECORDS[0], reason="显存不足\nsecond line")], path)

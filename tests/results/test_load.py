@@ -50,9 +50,10 @@ def test_a_folder_is_read_with_its_subfolders(tmp_path: Path) -> None:
 
 def test_what_stands_in_two_files_is_read_once_and_superseded_if_it_is_so_in_one(tmp_path: Path) -> None:
     write_lines(RECORDS, tmp_path / "a.jsonl")
-    write_lines([replace(RECORDS[0], superseded=True)], tmp_path / "b.jsonl")
+    write_lines([replace(RECORDS[0], superseded=True, reason="edited")], tmp_path / "b.jsonl")
     records = read_records(tmp_path)
     assert len(records) == len(RECORDS)
+    assert records[0] == replace(RECORDS[0], superseded=True), "as the first file has it"
     assert [record.superseded for record in records] == [True] + [False] * (len(RECORDS) - 1)
 
 

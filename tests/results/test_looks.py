@@ -131,6 +131,13 @@ def test_what_counts_as_a_look(outcome: Outcome, check: dict[str, object], owed:
     assert store.arms_without_gradient_check(record.block, "another") == set()
 
 
+def test_a_look_of_a_round_that_was_replaced_is_none(store: Store) -> None:
+    looked = record_of(CELL, "b" * 16, outcome=Outcome.OK, gradient_check={"error": 0.1, "eager_error": 0.1}, round=1)
+    store.add(replace(looked, superseded=True))
+    store.add(replace(looked, superseded=False, gradient_check={}, attempt=looked.attempt + 1))
+    assert store.arms_without_gradient_check(looked.block, looked.fingerprint) == {CELL}
+
+
 def test_a_later_round_owes_nothing_while_the_first_has_not_ended(store: Store) -> None:
     record = record_of(CELL, "b" * 16, outcome=Outcome.OK, gradient_check={}, round=2, superseded=False)
     store.add(record)
