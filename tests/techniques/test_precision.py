@@ -45,6 +45,22 @@ def test_the_type_inside_is_the_one_asked_for(run_trial: Run, setting: str, inne
     assert (facts["inner_activation"], facts["weights"]) == (inner, weights)
 
 
+def test_fp16_trains_as_fp32_does_with_its_loss_scaled(run_trial: Run) -> None:
+    """A CPU is refused it for its speed; what it computes is the same there."""
+    whole, scaled = (run_trial(precision=each, gradient_check=True) for each in ("fp32", "amp-fp16"))
+    assert scaled.outcome is Outcome.OK, scaled.reason
+    assert scaled.evidence["precision"]["facts"] == {
+        "inner_activation": "torch.float16", "weights": "torch.float32", "matmul_precision": "highest",
+        "loss_scale": 65536.0,
+    }  # fmt: skip
+    assert scaled.measured["losses"] == pytest.approx(whole.measured["losses"], abs=1e-3)
+    assert scaled.measured["gradient_norms"] == pytest.approx(whole.measured["gradient_norms"], rel=1e-2)
+    check = scaled.measured["gradient_check"]
+    # fp16 keeps 11 bits: 2^-11 is 4.9e-4
+    assert 1e-4 < check["eager_error"] < 1e-3
+    assert check["error"] <= 2 * check["eager_error"]
+
+
 @pytest.mark.parametrize("setting", ["amp-bf16", "bf16"])
 def test_a_flag_that_changes_nothing_is_inert(run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Precision, "apply", lambda *_: None)

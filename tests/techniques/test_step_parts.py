@@ -35,7 +35,7 @@ def apart(work: Callable[..., Any], *arguments: Any) -> Any:
 # ---- clipping --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "amp-fp16"])
 def test_a_large_gradient_is_cut_to_the_limit(run_trial: Run, precision: str) -> None:
     result = run_trial(clip=0.5, precision=precision)
     facts = result.evidence["clip"]["facts"]

@@ -46,6 +46,21 @@ def test_the_reference_weights_micro_batches_as_the_step_does(batching: str, acc
     assert result.measured["gradient_check"]["error"] < ROUNDING
 
 
+@pytest.mark.parametrize(
+    ("settings", "within"), [({}, 1e-5), ({"accumulation": 2}, 1e-5), ({"precision": "amp-fp16"}, 1e-2)], ids=str
+)
+def test_each_step_of_the_warm_up_has_its_gradients_norm(settings: dict[str, Any], within: float) -> None:
+    """Unscaled, and that of the mean over the micro-batches; the first against fp32 eager."""
+    norms = run_trial(warmup_steps=3, **settings).measured["gradient_norms"]
+    run = TrainingRun(spec_of(**settings), Ranks(), cpu())
+    run.config = make_config("tiny", 64)
+    model = make_model(run.config, attention="eager", dtype=torch.float32, device=run.device, seed=7)
+    parts = first_parts(run, prepare(run.spec.data, 512, Path(run.spec.data_directory)))
+    gradient = _summed(model, parts, run.device, [], 1.0)
+    assert norms[0] == pytest.approx(sum(float(each.norm()) ** 2 for each in gradient.values()) ** 0.5, rel=within)
+    assert len(set(norms)) == 3
+
+
 def _run(**settings: object) -> tuple[TrainingRun, Path]:
     spec = spec_of(batching="padded", accumulation=2, batch_size=4, **settings)
     run = TrainingRun(spec, Ranks(), cpu())

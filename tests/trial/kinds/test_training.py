@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from harness.techniques.registry import techniques
 from harness.trial import memory
@@ -48,6 +49,29 @@ def test_a_job_is_as_fast_as_its_slowest_rank_and_as_large_as_its_fullest(monkey
     assert (figures["bytes_per_parameter"], figures["bytes_per_parameter_after_step"]) == (20.0, 8.0)
     assert figures["allocator_retries"] == 4
     assert "the allocator had to empty its cache 4 times inside the window on rank 1" in result.warnings
+
+
+def test_model_state_is_told_by_kind_as_the_optimizers_step_finds_it() -> None:
+    """In fp32: 4 bytes a parameter of weights, 4 of gradients, 8 of moments; after the step gradients are gone."""
+    measured = run_trial().measured
+    whole, state = measured["parameters"]["total"], measured["model_state_bytes"]
+    kinds = {"parameters": 4, "gradients": 4, "optimizer": 8, "buckets": 0, "before_step": 16, "after_step": 12}
+    # beside them the rotary frequencies and a count of steps for each parameter
+    assert {kind: state[kind] for kind in kinds} == pytest.approx({k: n * whole for k, n in kinds.items()}, abs=256)
+
+
+def test_buffers_of_a_model_are_its_state_too() -> None:
+    run = TrainingRun(spec_of(), Ranks(), cpu())
+    run.model = torch.nn.BatchNorm1d(4)  # weight and bias, mean and variance of 4 numbers each, a count of 8 bytes
+    assert memory.model_state(run) == {"parameters": 72, "gradients": 0, "optimizer": 0, "buckets": 0}
+
+
+def test_a_storage_counts_once_and_for_the_device_that_it_lies_on() -> None:
+    whole, seen = torch.zeros(8), set[int]()
+    assert memory.tensor_bytes([whole, whole[2:], whole.view(2, 4)], seen=seen) == 32
+    assert memory.tensor_bytes([whole[:4]], seen=seen) == 0, "it was counted before"
+    assert memory.tensor_bytes([whole, torch.zeros(8, device="meta")], torch.device("cpu")) == 32
+    assert memory.tensor_bytes([whole], torch.device("cuda", 0)) == 0, "as what is offloaded to the host"
 
 
 def test_compilation_is_what_warm_up_takes_beyond_as_many_steps_of_the_window() -> None:
