@@ -71,6 +71,12 @@ def test_lora_trains_its_adapters_alone(run_trial: RunTrial) -> None:
     assert facts["zero_b"] == 0
 
 
+def test_adapters_are_scaled_by_twice_the_rank_without_dropout() -> None:
+    model: Any = adapted("tiny", rank=4, device=torch.device("cpu"))
+    config = model.peft_config["default"]
+    assert (config.r, config.lora_alpha, config.lora_dropout) == (4, 8, 0.0)
+
+
 def test_qv_targets_two_matrices_a_layer(run_trial: RunTrial) -> None:
     result = run_trial(lora=4, lora_targets="qv")
     assert result.measured["parameters"]["trainable"] == 2 * 4 * ((64 + 64) + (64 + 32))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from harness.techniques.loading import _checks
 from harness.trial.batching import LoaderSettings
 from harness.trial.corpus import prepare
-from harness.trial.data import Samples
+from harness.trial.data import Samples, make_loader
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks as OneRank
 from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun
 from tests.techniques.ranks import Ranks
-from tests.training import refused, settings, spec_of
+from tests.training import cell, cpu, refused, settings, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -74,6 +78,47 @@ def test_a_setting_that_does_not_arrive_is_inert(
     monkeypatch.setattr(LoaderSettings, "of", staticmethod(lambda cell: plain({**cell, **given})))
     result = run_trial(workers=1, **asked)
     assert (result.outcome, result.reason) == (Outcome.INERT, reason)
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"pinned": True, "host_waits_for_copies": False}, ""),
+        ({"pinned": False}, "pin_memory=true was set, but batches are pageable"),
+        ({"pinned": True, "host_waits_for_copies": True}, "non_blocking=true was set, but the host waits for a copy"),
+    ],
+)
+def test_on_a_gpu_pinned_batches_and_copies_that_do_not_wait_are_seen(facts: dict[str, Any], reason: str) -> None:
+    seen = {"workers_alive": 0, "stream_class": "CachedStream", **facts}
+    faults = [words for holds, words in _checks(cell(pin_memory=True, non_blocking=True), seen) if not holds]
+    assert [words[: len(reason)] for words in faults] == ([reason] if reason else [])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"workers": 0, "pin_memory": False},
+        {"workers": 0, "pin_memory": True},
+        {"workers": 2, "prefetch": 5, "persistent": True, "start": "spawn", "pin_memory": True},
+        {"workers": 2, "prefetch": 2, "persistent": False, "start": "fork", "pin_memory": False},
+    ],
+    ids=lambda asked: " ".join(map(str, asked.values())),
+)
+def test_torchs_loader_is_told_what_the_cell_asks_for(tmp_path: Path, asked: dict[str, Any]) -> None:
+    folder = prepare(spec_of().data, 512, tmp_path)
+    loader = make_loader(folder, LoaderSettings.of(settings(**asked)), seed=1, rank=0, batches=4)
+    workers = asked["workers"]
+    assert (loader.num_workers, loader.pin_memory) == (workers, asked["pin_memory"])
+    assert (loader.prefetch_factor, loader.persistent_workers) == (asked.get("prefetch"), bool(asked.get("persistent")))
+    assert getattr(loader.multiprocessing_context, "_name", None) == asked.get("start")
+    assert len(loader) == 4
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+def test_copies_go_to_the_device_in_the_way_that_is_asked_for(non_blocking: bool) -> None:
+    run = TrainingRun(spec_of(non_blocking=non_blocking), OneRank(), cpu())
+    part = SimpleNamespace(to=lambda *on, **how: (on, how))
+    assert run.copy({"input_ids": part}) == {"input_ids": ((run.device,), {"non_blocking": non_blocking})}  # type: ignore[dict-item]
 
 
 def test_spawned_workers_are_told_from_forked_ones(run_trial: Run) -> None:

@@ -20,6 +20,7 @@ from harness.techniques.empty_cache import EmptyCache
 from harness.techniques.schedule import Schedule, factor
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun
 from tests.techniques.test_precision import _gpu
 from tests.training import cell, refused
 
@@ -49,6 +50,18 @@ def test_clipping_that_cuts_nothing_is_inert(run_trial: Run, monkeypatch: pytest
     result = run_trial(clip=1.0)
     assert result.outcome is Outcome.INERT
     assert result.reason == "clip=1 was set, but a gradient of norm 10 reached the optimizer as 10"
+
+
+def test_clipping_a_gradient_that_is_still_scaled_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut to 1 as it stands, and unscaled afterwards by 65536, next to nothing of it is left."""
+
+    def too_early(_self: Clip, _cell: Any, run: TrainingRun) -> None:
+        run.before_optimizer.append(lambda: torch.nn.utils.clip_grad_norm_(run.trainable(), 1.0))
+
+    monkeypatch.setattr(Clip, "apply", too_early)
+    result = run_trial(clip=1.0, precision="amp-fp16")
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "clip=1 was set, but a gradient of norm 10 reached the optimizer as 1.53e-05"
 
 
 def test_clipping_that_is_not_hooked_in_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
