@@ -160,11 +160,11 @@ def test_exact_products_are_those_of_the_block_alone() -> None:
 
 def test_the_reference_is_multiplied_in_full_fp32_whatever_the_cell_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     """In TF32 it would be as wrong as what it judges (transformers#15026)."""
-    seen: list[tuple[torch.dtype, str]] = []
+    seen: list[tuple[torch.dtype, str, float]] = []
     plain, chosen = gradients._gradient, Precision.apply
 
     def noted(run: Any, parts: Any, shapes: Any, *, dtype: torch.dtype, **rest: Any) -> Any:
-        seen.append((dtype, torch.get_float32_matmul_precision()))
+        seen.append((dtype, torch.get_float32_matmul_precision(), rest.get("scale", 1.0)))
         return plain(run, parts, shapes, dtype=dtype, **rest)
 
     def with_tf32(self: Precision, cell: Any, run: Any) -> None:
@@ -174,4 +174,8 @@ def test_the_reference_is_multiplied_in_full_fp32_whatever_the_cell_chose(monkey
     monkeypatch.setattr(gradients, "_gradient", noted)
     monkeypatch.setattr(Precision, "apply", with_tf32)
     assert run_trial(precision="bf16", gradient_check=True).outcome is Outcome.OK
-    assert seen == [(torch.float32, "highest"), (torch.bfloat16, "high")]
+    assert seen == [(torch.float32, "highest", 1.0), (torch.bfloat16, "high", 1.0)]
+    seen.clear()
+    assert run_trial(precision="amp-fp16", gradient_check=True).outcome is Outcome.OK
+    # unscaled, what is small is lost in fp16: the eager error of 16 samples of 256 tokens is then six times as large
+    assert seen == [(torch.float32, "highest", 1.0), (torch.float32, "high", 65536.0)]
