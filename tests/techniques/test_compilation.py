@@ -116,6 +116,7 @@ def test_where_a_part_hit_the_recompile_limit_the_rest_is_compiled_and_a_warning
     facts = result.evidence["compile"]["facts"]
     assert result.outcome is Outcome.OK, result.reason
     assert (facts["regions"], facts["eager_frames"]) == (1, 1)
+    assert any(each.startswith("1 graph breaks: Call to") for each in result.warnings), result.warnings
     warning = next(each for each in result.warnings if "recompile limit" in each)
     assert warning.startswith("a part of the model was not compiled: 1 frame hit torch's recompile limit")
     assert warning.endswith("; 1 compiled regions ran in a step")

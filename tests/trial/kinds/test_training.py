@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 from harness.techniques.registry import techniques
-from harness.trial import memory
+from harness.trial import measure as measuring
+from harness.trial import memory, training
 from harness.trial.clock import Times
 from harness.trial.kinds import training as kind
 from harness.trial.measure import Measured, measure
@@ -124,6 +126,36 @@ def test_why_a_figure_of_the_window_is_missing_stands_in_the_result() -> None:
     result = TrialResult(outcome=Outcome.OK)
     kind.fill_result(run, measured, result)
     assert result.missing["activations"] == "of no use"
+
+
+def test_without_warm_up_the_cold_start_lies_in_the_window_and_is_said() -> None:
+    words = "no warm-up steps: the first step's start-up costs lie inside the window"
+    cold = run_trial(warmup_steps=0, gradient_check=True)
+    assert words in cold.warnings
+    assert cold.measured["gradient_check"] == {"skipped": "there was no warm-up step to take it from"}
+    assert words not in run_trial(warmup_steps=1).warnings
+
+
+def test_a_loss_that_is_no_number_any_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "LEARNING_RATE", 1e30)
+    result = run_trial(steps=4)
+    assert not math.isfinite(float(result.measured["losses"][-1]))
+    assert "the loss is not finite" in result.warnings
+    monkeypatch.undo()
+    assert "the loss is not finite" not in run_trial(steps=4).warnings
+
+
+def test_a_window_that_the_hypervisor_held_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "between", lambda *_: {"wall_seconds": 4.0, "steal_seconds": 1.0})
+    words = "the hypervisor withheld processor time of 25% of the window, all cores together"
+    assert words in run_trial().warnings
+
+
+def test_where_the_time_went_is_held_against_the_mean_step_of_the_window() -> None:
+    measured = run_trial(steps=4).measured
+    spent, steps = measured["figures"]["breakdown"], measured["step_seconds"]
+    assert spent["step_seconds"] == pytest.approx(sum(steps) / 4)
+    assert sum(spent["seconds"].values()) == pytest.approx(sum(steps) / 4)
 
 
 @pytest.mark.train
