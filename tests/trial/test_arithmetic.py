@@ -77,14 +77,14 @@ def on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     ("precision", "peak", "dtype"),
     [("fp32", 66.9e12, "fp32"), ("bf16", 989.4e12, "bf16"), ("amp-bf16", 989.4e12, "bf16")],
 )
-@pytest.mark.parametrize("checkpointing", ["off", "full"])
+@pytest.mark.parametrize("checkpointing", ["off", "full", "reentrant"])
 def test_mfu_is_model_flops_over_the_peak_of_the_precision(
     precision: str, peak: float, dtype: str, checkpointing: str
 ) -> None:
     measured = run_trial(precision=precision, checkpointing=checkpointing).measured
     attention = 2 * 2 * 64 * 64  # 2·L·H·Q·T of a forward
     model = 6 * (BLOCKS + HEAD) + 3 * attention
-    again = 2 * BLOCKS + attention if checkpointing == "full" else 0
+    again = 0 if checkpointing == "off" else 2 * BLOCKS + attention
     assert measured["model_flops_per_token"] == model
     assert measured["hardware_flops_per_token"] == model + again
     assert measured["mfu"] == pytest.approx(measured["tokens_per_second"] * model / peak)

@@ -62,6 +62,28 @@ def test_model_state_is_told_by_kind_as_the_optimizers_step_finds_it() -> None:
     assert {kind: state[kind] for kind in kinds} == pytest.approx({k: n * whole for k, n in kinds.items()}, abs=256)
 
 
+def test_state_is_shared_out_over_all_parameters_and_not_those_that_are_trained() -> None:
+    measured = run_trial(lora=8).measured
+    whole, state, figures = measured["parameters"]["total"], measured["model_state_bytes"], measured["figures"]
+    assert figures["bytes_per_parameter"] == pytest.approx(state["before_step"] / whole)
+    assert figures["bytes_per_parameter_after_step"] == pytest.approx(state["after_step"] / whole)
+
+
+def test_the_start_of_a_trial_ends_where_its_warm_up_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAIMBENCH_REQUESTED_AT", "5.0")
+    now, plain = [7.0], kind.measure
+
+    def slowly(trial: TrainingRun) -> Measured:
+        now[0] += 100.0
+        return plain(trial)
+
+    monkeypatch.setattr(kind, "measure", slowly)
+    monkeypatch.setattr(kind, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert run_trial().measured["startup_seconds"] == 2.0
+    monkeypatch.delenv("CLAIMBENCH_REQUESTED_AT")
+    assert kind.seconds_since_request() is None, "nobody asked for this process"
+
+
 def test_buffers_of_a_model_are_its_state_too() -> None:
     run = TrainingRun(spec_of(), Ranks(), cpu())
     run.model = torch.nn.BatchNorm1d(4)  # weight and bias, mean and variance of 4 numbers each, a count of 8 bytes
