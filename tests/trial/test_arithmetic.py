@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from harness.trial.outcome import Outcome
 from harness.trial.peaks import Peak, peak_for
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
-from harness.trial.training import TrainingRun
+from harness.trial.training import TrainingRun, make_batches
 from tests.training import cpu, run_spec, run_trial, spec_of
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -248,6 +250,30 @@ def drawn(*, warmup_steps: int, steps: int, **settings: Any) -> tuple[list[int],
             documents += document_lengths(batch)
             rows += [batch["input_ids"].shape[1]] * len(batch["input_ids"])
     return documents, rows
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(("attention", "skips"), [("flash2", True), ("sdpa", False), ("eager", False)])
+def test_flash_attn_alone_computes_nothing_between_the_documents_of_a_row(attention: str, skips: bool) -> None:
+    """It is told where documents end; a kernel with a mask computes the rows whole, 2 in each of 3 steps."""
+    run = TrainingRun(spec_of(batching="packed", attention=attention, sequence_length=256), Ranks(), cpu())
+    run.config = make_config("tiny", 256)
+    make_batches(run)
+    documents, computed = arithmetic._lengths(run, TrialResult(outcome=Outcome.OK))
+    assert sum(documents.values()) > 6
+    assert computed == (documents if skips else {256: 6})
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_counts_the_documents_that_it_saw_itself(rank: int) -> None:
+    run = TrainingRun(spec_of(batching="padded", batch_size=4, warmup_steps=2, steps=3), Ranks(), cpu())
+    run.data_rank = rank
+    run.config = make_config("tiny", 64)
+    make_batches(run)
+    seen = [document_lengths(next(run.batches)) for _ in range(2 + 3)]
+    documents, _ = arithmetic._seen_again(run)
+    assert documents == Counter(itertools.chain(*seen[2:]))
 
 
 def test_documents_by_mask_by_positions_and_by_row() -> None:
