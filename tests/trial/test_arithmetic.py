@@ -138,13 +138,15 @@ def test_no_peak_where_four_bit_layers_make_the_smaller_half() -> None:
     assert result.missing["hfu"] == result.missing["peak_flops"] == result.missing["mfu"]
 
 
-def filled(*, ranks: int = 1, devices_fed: int = 1, speed: float = 1e6) -> TrialResult:
+def filled(
+    *, ranks: int = 1, devices_fed: int = 1, speed: float = 1e6, outcome: Outcome = Outcome.OK
+) -> TrialResult:  # fmt: skip
     """What `fill` makes of a speed of all devices together, seen in bf16, with 1000 weights and no attention."""
     run = TrainingRun(spec_of(precision="bf16"), Ranks(world_size=ranks), cpu())
     run.devices_fed = devices_fed
     run.weights = Weights(trained_in_blocks=1000)
     run.config = SimpleNamespace(num_attention_heads=1, num_hidden_layers=1, head_dim=0.0, hidden_size=0)
-    result = TrialResult(outcome=Outcome.OK, evidence={"precision": {"facts": {"inner_activation": "torch.bfloat16"}}})
+    result = TrialResult(outcome=outcome, evidence={"precision": {"facts": {"inner_activation": "torch.bfloat16"}}})
     result.measured = {"tokens_per_second": speed, "figures": {"useful_tokens_per_second": speed / 2}}
     arithmetic.fill(run, result)
     return result
@@ -159,9 +161,10 @@ def test_a_jobs_speed_is_shared_by_its_devices(ranks: int, devices_fed: int, dev
 
 
 @pytest.mark.usefixtures("on_h100")
-def test_more_than_the_peak_is_invalid() -> None:
-    assert filled(speed=2 * 989.4e12 / 6000 * 0.99).outcome is Outcome.OK
-    result = filled(speed=2 * 989.4e12 / 6000 * 1.01)
+@pytest.mark.parametrize("before", [Outcome.OK, Outcome.INERT])
+def test_more_than_the_peak_is_invalid(before: Outcome) -> None:
+    assert filled(speed=2 * 989.4e12 / 6000 * 0.99, outcome=before).outcome is before
+    result = filled(speed=2 * 989.4e12 / 6000 * 1.01, outcome=before)
     assert result.outcome is Outcome.INVALID
     assert result.reason == f"MFU 1.01 is above 1: the peak on file for {H100} (bf16) cannot be right"
 
