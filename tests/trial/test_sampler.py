@@ -85,7 +85,8 @@ def test_two_devices_add_their_energy_and_average_their_utilisation() -> None:
 
 def test_power_and_energy_of_a_trial_are_those_of_all_its_devices_or_none() -> None:
     telling, without_counter, silent = (
-        samples_of(*(a_reading(at, **changes) for at in (0.0, 1.0, 2.0)))
+        # outside the window it idles
+        samples_of(*(a_reading(at, **{"power_watts": watts, **changes}) for at, watts in ((0, 60), (1, 600), (2, 60))))
         for changes in ({}, {"energy_joules": None}, {"energy_joules": None, "power_watts": None})
     )
     both = device_figures([telling, telling], (0.5, 1.5))
@@ -300,4 +301,5 @@ def test_memory_after_the_window_is_not_the_cells() -> None:
     readings = [a_reading(float(second), processes={OURS: (8 if second < 4 else 20) * GIB}) for second in range(8)]
     samples = samples_of(*readings)
     assert samples.peak_bytes((1.0, 3.0)) == 8 * GIB
+    assert device_figures([samples], (1.0, 3.0)).peak_device_bytes == 8 * GIB
     assert samples.peak_bytes() == 20 * GIB
