@@ -234,6 +234,20 @@ def test_processes_in_a_ranks_group_are_ours() -> None:
         rank.wait()
 
 
+def test_a_process_of_the_trial_before_is_not_ours_any_more() -> None:
+    sampler = Sampler([CountingMeter({OURS: GIB})], interval_seconds=60)
+    sampler.begin()
+    sampler.follow((OURS,))
+    (first,) = sampler.end()
+    assert first.before is not None
+    assert first.before.used_bytes == 1, "at the next look it held memory, which is not what was there before it"
+    sampler.begin()
+    sampler.follow((OURS + 1,))
+    (second,) = sampler.end()
+    assert (first.ours, second.ours) == ({OURS}, {OURS + 1})
+    assert second.foreign() == [{"pid": OURS, "bytes": GIB}]
+
+
 class SlowMeter(CountingMeter):
     """Its second look, the first in the background, sees what is there and comes back only when it is told to."""
 
