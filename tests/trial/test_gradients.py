@@ -15,10 +15,20 @@ import torch
 from harness.techniques.precision import Precision
 from harness.trial import gradients
 from harness.trial.corpus import prepare
-from harness.trial.gradients import _rows, _summed, capture, exact_fp32, first_parts, relative_error
+from harness.trial.gradients import (
+    NotCompared,
+    _rows,
+    _summed,
+    capture,
+    exact_fp32,
+    first_parts,
+    relative_error,
+    same_parameters,
+)
 from harness.trial.kinds import training as kind
 from harness.trial.model import make_config, make_model
 from harness.trial.outcome import Outcome
+from harness.trial.parameters import shapes_of
 from harness.trial.ranks import Ranks
 from harness.trial.training import TrainingRun
 from tests.commands import ROOT
@@ -139,6 +149,13 @@ def test_a_captured_gradient_is_unscaled_and_a_copy() -> None:
     run: Any = SimpleNamespace(loss_scale=lambda: 8.0, plain_model=model)
     assert capture(run)["weight"].tolist() == [[1.0, 2.0]]
     assert model.weight.grad.tolist() == [[8.0, 16.0]], "the optimizer's step finds it as it was"
+
+
+def test_a_parameter_of_another_shape_is_not_compared() -> None:
+    shapes, other = shapes_of(torch.nn.Linear(2, 3)), torch.nn.Linear(2, 4)
+    same_parameters(shapes, torch.nn.Linear(2, 3))
+    with pytest.raises(NotCompared, match=r"weight has the shape \[4, 2\], and in the timed one \[3, 2\]"):
+        same_parameters(shapes, other)
 
 
 def test_a_gradient_that_is_missing_counts_as_zero_and_not_as_right() -> None:
