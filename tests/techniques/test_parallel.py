@@ -18,6 +18,7 @@ from harness.errors import EnvironmentProblem
 from harness.techniques.pipeline import micro_batches
 from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import needs_group, processes_of
 from harness.trial.spec import TrialResult
 from harness.trial.torchrun import SeveralNodes
 from tests.techniques.ranks import Ranks
@@ -131,6 +132,25 @@ class TestRefusedBeforeLaunch:
         fp16: dict[str, Any] = {"devices": 2, "precision": "amp-fp16"}
         assert "does not agree between ranks" in str(refused(gpus(2), parallel="fsdp", **fp16))
         assert refused(gpus(2), parallel="ddp", **fp16) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "processes", "group"),
+    [
+        ({}, 1, False),
+        ({"parallel": "dp", "devices": 4}, 1, False),
+        ({"parallel": "ddp", "devices": 4}, 4, True),
+        ({"parallel": "fsdp", "devices": 1}, 1, True),
+        ({"parallel": "pipeline", "devices": 2}, 2, True),
+        ({"zero": 2, "devices": 2}, 2, True),
+        ({"precision": "ds-bf16"}, 1, True),
+    ],
+    ids=str,
+)
+def test_a_process_a_device_except_dp_which_drives_all_of_its_own(
+    settings: dict[str, Any], processes: int, group: bool
+) -> None:
+    assert (processes_of(settings), needs_group(settings)) == (processes, group)
 
 
 @pytest.mark.parametrize(("batch_size", "stages", "wanted"), [(8, 2, 8), (12, 2, 6), (1, 2, 1), (7, 4, 7), (64, 2, 8)])
