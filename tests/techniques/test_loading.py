@@ -17,6 +17,7 @@ from harness.trial.data import Samples, make_loader
 from harness.trial.outcome import Outcome
 from harness.trial.ranks import Ranks as OneRank
 from harness.trial.spec import TrialResult
+from harness.trial.streams import STREAMS
 from harness.trial.training import TrainingRun
 from tests.techniques.ranks import Ranks
 from tests.training import cell, cpu, refused, settings, spec_of
@@ -50,6 +51,16 @@ def test_every_stream_gives_the_same_samples(run_trial: Run, stream: str, kind: 
     result = run_trial(stream=stream, workers=1)
     assert result.evidence["stream"]["facts"]["stream_class"] == kind
     assert result.measured["losses"] == run_trial(stream="cached").measured["losses"]
+
+
+@pytest.mark.parametrize("stream", ["parse", "reopen", "mmap"])
+def test_streams_agree_where_documents_begin_and_end(tmp_path: Path, stream: str) -> None:
+    folder = prepare(spec_of().data, 512, tmp_path)
+    whole, found = STREAMS["cached"](folder), STREAMS[stream](folder)
+    second, third, *_ = (int(start) for start in whole.documents[1:])
+    for start, length in [(0, 3), (0, third), (second, 2), (second - 1, 2), (second, third - second),
+                          (whole.about.tokens - 2, 2)]:  # fmt: skip
+        assert found.tokens(start, length).tolist() == whole.tokens(start, length).tolist(), (start, length)
 
 
 def test_a_sample_costs_what_it_is_told_to(run_trial: Run) -> None:
