@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from harness.techniques import loading
 from harness.techniques.loading import _checks
 from harness.trial.batching import LoaderSettings
 from harness.trial.corpus import prepare
@@ -103,6 +104,21 @@ def test_on_a_gpu_pinned_batches_and_copies_that_do_not_wait_are_seen(facts: dic
     seen = {"workers_alive": 0, "stream_class": "CachedStream", **facts}
     faults = [words for holds, words in _checks(cell(pin_memory=True, non_blocking=True), seen) if not holds]
     assert [words[: len(reason)] for words in faults] == ([reason] if reason else [])
+
+
+@pytest.mark.parametrize(("asked", "started"), [("spawn", "ForkProcess"), ("fork", "SpawnProcess")])
+def test_workers_that_started_in_the_other_way_are_found_out(asked: str, started: str) -> None:
+    seen = {"workers_alive": 1, "stream_class": "CachedStream", "started_as": [started], "prefetch": 2}
+    faults = [words for holds, words in _checks(cell(workers=1, start=asked), seen) if not holds]
+    assert faults == [f"start={asked} was set, but the workers are of {started}"]
+
+
+def test_the_time_of_a_batch_is_shared_by_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 samples in 0.1 s are 25 ms each."""
+    readings = iter([1.0, 1.1])
+    monkeypatch.setattr(loading, "time", SimpleNamespace(perf_counter=lambda: next(readings)))
+    run: Any = SimpleNamespace(loader=SimpleNamespace(dataset=[{"input_ids": torch.zeros(4, 8)}]))
+    assert loading._milliseconds_a_sample(run) == pytest.approx(25.0)
 
 
 @pytest.mark.parametrize(

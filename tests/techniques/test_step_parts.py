@@ -85,10 +85,18 @@ def test_the_formulas() -> None:
     assert factor("cosine", 5, 20) == pytest.approx((1 + math.sqrt(0.5)) / 2)
 
 
-@pytest.mark.parametrize("setting", ["warmup-linear", "cosine"])
-def test_every_step_has_the_rate_of_its_schedule(run_trial: Run, setting: str) -> None:
-    result = run_trial(schedule=setting)
+@pytest.mark.parametrize(
+    ("setting", "first"),
+    [
+        ("warmup-linear", [0, 1, 0.75]),
+        ("cosine", [1, (1 + math.cos(math.pi / 5)) / 2, (1 + math.cos(math.pi / 2.5)) / 2]),
+    ],
+)
+def test_every_step_has_the_rate_of_its_schedule(run_trial: Run, setting: str, first: list[float]) -> None:
+    """It runs over the two steps of the warm-up and the three of the window."""
+    result = run_trial(schedule=setting, warmup_steps=2, steps=3)
     assert result.outcome is Outcome.OK
+    assert result.evidence["schedule"]["facts"]["learning_rates"][:3] == pytest.approx([3e-4 * each for each in first])
     assert result.evidence["schedule"]["facts"]["steps"] >= 6
 
 
