@@ -12,12 +12,13 @@ import torch
 
 from harness.experiment.axes import Setting
 from harness.techniques.distillation import _Distilled
+from harness.techniques.pruning import Pruning
 from harness.techniques.registry import techniques
 from harness.trial.outcome import Outcome
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun, build
-from tests.training import cpu, gpus, refused, spec_of
+from tests.training import cell, cpu, gpus, refused, spec_of
 
 RunTrial = Callable[..., TrialResult]
 
@@ -41,12 +42,21 @@ def test_pruning_needs_weights_that_are_trained_and_whole() -> None:
 
 
 def test_pruning_that_prunes_nothing_is_found_out(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.techniques.pruning import Pruning
-
     monkeypatch.setattr(Pruning, "apply", lambda self, cell, run: None)
     result = run_trial(pruning=0.2)
     assert result.outcome is Outcome.INERT
     assert "0.0% of the weights are zero" in result.reason
+
+
+def test_another_share_than_the_one_asked_for_is_found_out(
+    run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied = Pruning.apply
+    monkeypatch.setattr(Pruning, "apply", lambda self, _cell, run: applied(self, cell(pruning=0.1), run))
+    result = run_trial(pruning=0.2)
+    assert (result.outcome, result.reason) == (
+        Outcome.INERT, "pruning=0.2 was set, but 10.0% of the weights are zero"
+    )  # fmt: skip
 
 
 def test_a_teacher_stands_beside_a_whole_student() -> None:
