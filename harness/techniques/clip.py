@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from harness.environment import Environment
@@ -71,7 +72,8 @@ class Clip(Technique):
 
 
 def norms_of_a_large_step(run: TrainingRun, wanted: float) -> tuple[float, float]:
-    """One step whose gradient is scaled to the norm `wanted`: the norm before the step's hooks and after them."""
+    """One step whose gradient is scaled to the norm `wanted`: the norm before the step's hooks and after them, unscaled
+    both: as the optimizer has it."""
     norms: list[float] = []
 
     def enlarge() -> None:
@@ -81,7 +83,10 @@ def norms_of_a_large_step(run: TrainingRun, wanted: float) -> tuple[float, float
         norms.append(run.gradient_norm())
 
     def note() -> None:
-        # the hooks before this one have unscaled the gradient, if there is a scaler
+        if run.scaler is not None:
+            # what no hook before this one has unscaled the scaler does in its step: a second time is refused
+            with contextlib.suppress(RuntimeError):
+                run.scaler.unscale_(run.optimizer)
         norms.append(run.gradient_norm() * run.loss_scale())
 
     hooks = list(run.before_optimizer)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-#: torch's words for memory that is full, and those of NVIDIA's libraries, which torch passes on as RuntimeErrors:
-#: CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED.
-_FULL = re.compile(r"out.of.memory|\bCU[A-Z]+_\w*ALLOC(ATION)?_FAILED", re.IGNORECASE)
+#: torch's words for memory that is full, of the device or (DefaultCPUAllocator) of the host, and those of NVIDIA's
+#: libraries, which torch passes on as RuntimeErrors: CUBLAS_STATUS_ALLOC_FAILED,
+#: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED.
+_FULL = re.compile(
+    r"out.of.memory|DefaultCPUAllocator: can't allocate memory|\bCU[A-Z]+_\w*ALLOC(ATION)?_FAILED", re.IGNORECASE
+)
 
 
 class Outcome(StrEnum):
@@ -37,6 +40,6 @@ TRANSIENT = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that there was no memory left: the device's, or as a MemoryError the host's."""
+    """Whether an exception says that there was no memory left, the device's or the host's."""
     by_class = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return by_class or _FULL.search(str(error)) is not None

@@ -43,8 +43,6 @@ class Profile:
     """GPU kernels by name → launches. Empty on a CPU."""
     operators: Counter[str] = field(default_factory=Counter)
     """ATen operators by name → calls; a compiled graph shows only what it did not fuse."""
-    kernel_seconds: dict[str, float] = field(default_factory=dict)
-    """GPU kernels by name → seconds in all."""
     kernel_streams: dict[str, set[int]] = field(default_factory=dict)
     """GPU kernels and copies by name → numbers of the streams they ran on."""
     wall_seconds: float = 0.0
@@ -105,7 +103,6 @@ def _of_the_marked_step(events: Iterable[Any]) -> list[Any]:
 def _read(events: Iterable[Any], wall: float) -> Profile:
     kernels: Counter[str] = Counter()
     operators: Counter[str] = Counter()
-    seconds: dict[str, float] = {}
     streams: dict[str, set[int]] = {}
     spans: list[Span] = []
     launchers: dict[int, str] = {}
@@ -126,11 +123,10 @@ def _read(events: Iterable[Any], wall: float) -> Profile:
             continue
         if on_device:
             kernels[name] += 1
-            seconds[name] = seconds.get(name, 0.0) + event.duration_ns() / 1e9
             streams.setdefault(name, set()).add(event.device_resource_id())
         elif name.startswith(_OPERATORS):
             operators[name] += 1
     return Profile(
-        kernels=kernels, operators=operators, kernel_seconds=seconds, kernel_streams=streams, wall_seconds=wall,
+        kernels=kernels, operators=operators, kernel_streams=streams, wall_seconds=wall,
         spans=tuple(sorted(spans, key=lambda span: (span.start, -span.end))),
     )  # fmt: skip

@@ -119,6 +119,13 @@ def test_on_a_host_the_slower_profiled_step_is_scaled_to_the_measured_one() -> N
     assert found["profiled_seconds"] == 0.2
 
 
+def test_a_gpu_is_busy_for_as_long_as_something_runs_on_it_however_slow_the_profiled_host_was() -> None:
+    kernels = (kernel("sm90_xmma_gemm_bf16", 0, 40), kernel("Memcpy HtoD (Pinned -> Device)", 30, 50, stream=21))
+    found = breakdown(Profile(spans=kernels, wall_seconds=0.2), 0.1)
+    assert (found["measured_on"], found["profiled_seconds"]) == ("gpu", pytest.approx(0.05))
+    assert found["seconds"]["matrix_products"] == pytest.approx(0.04), "not scaled: kernels take their own time"
+
+
 def test_the_parts_say_where_they_are_more_than_the_measured_step() -> None:
     spans = (kernel("gemm", 0, 120),)
     assert breakdown(Profile(spans=spans), 0.1)["sum_over_step"] == pytest.approx(1.2)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from harness.techniques import quantization
 from harness.techniques.lora import Lora
 from harness.techniques.quantization import Quantization, _layers
 from harness.trial.outcome import Outcome
@@ -69,6 +70,12 @@ def test_lora_trains_its_adapters_alone(run_trial: RunTrial) -> None:
     facts = result.evidence["lora"]["facts"]
     assert facts["without_gradient"] == 0
     assert facts["zero_b"] == 0
+
+
+def test_adapters_are_scaled_by_twice_the_rank_without_dropout() -> None:
+    model: Any = adapted("tiny", rank=4, device=torch.device("cpu"))
+    config = model.peft_config["default"]
+    assert (config.r, config.lora_alpha, config.lora_dropout) == (4, 8, 0.0)
 
 
 def test_qv_targets_two_matrices_a_layer(run_trial: RunTrial) -> None:
@@ -176,6 +183,21 @@ def test_nf4_that_quantizes_nothing_is_found_out(run_trial: RunTrial, monkeypatc
     result = run_trial(lora=8, quantization="nf4", precision="bf16")
     assert result.outcome is Outcome.INERT
     assert "0 layers are 4-bit" in result.reason
+
+
+def test_weights_that_are_not_packed_are_no_nf4(run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class of a layer says so before it has packed anything; in bf16 a weight takes two bytes."""
+    monkeypatch.setattr(quantization, "_stored_bytes", lambda layer: 2 * layer.in_features * layer.out_features)
+    result = run_trial(lora=8, quantization="nf4", precision="bf16")
+    assert result.outcome is Outcome.INERT
+    assert "14 layers are 4-bit at 2.00 bytes a weight" in result.reason
+
+
+def test_a_bias_stays_what_it_was_and_is_frozen_with_its_weight() -> None:
+    plain = torch.nn.Linear(64, 64)
+    packed = quantization._four_bit(plain, "uint8", torch.device("cpu"))
+    assert torch.equal(packed.bias, plain.bias)
+    assert not packed.bias.requires_grad
 
 
 def test_nf4_on_gpt2_says_that_there_is_nothing_to_quantize(run_trial: RunTrial) -> None:

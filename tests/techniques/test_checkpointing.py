@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness.techniques.checkpointing import Checkpointing, attention_order, shows_recomputation
+from harness.techniques import checkpointing
+from harness.techniques.checkpointing import Checkpointing, Forwards, attention_order, shows_recomputation
 from harness.trial import training
 from harness.trial.outcome import Outcome
 from harness.trial.profile import Profile, Span
@@ -37,6 +38,18 @@ def test_with_accumulation_twice_in_every_micro_batch(run_trial: Run) -> None:
     assert facts == {
         "blocks": 2, "recomputed_blocks": 2, "micro_batches": 2, "forwards_of_first_layer": 4, "in_backward": 2,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("again", "holds"), [(2, True), (1, False), (0, False)])
+def test_a_block_that_is_recomputed_in_some_micro_batches_alone_is_not_shown(
+    again: int, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = [Forwards(torch.nn.Identity(), first=2, again=each) for each in (2, again)]
+    monkeypatch.setattr(checkpointing, "count_forwards", lambda run: blocks)
+    run: Any = SimpleNamespace(own=None, accumulation=2, forwards_a_micro_step=1)
+    evidence = Checkpointing._by_hooks(run)
+    assert evidence.holds is holds
+    assert evidence.facts["recomputed_blocks"] == (2 if holds else 1)
 
 
 def test_losses_do_not_change(run_trial: Run) -> None:

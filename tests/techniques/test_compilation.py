@@ -116,6 +116,7 @@ def test_where_a_part_hit_the_recompile_limit_the_rest_is_compiled_and_a_warning
     facts = result.evidence["compile"]["facts"]
     assert result.outcome is Outcome.OK, result.reason
     assert (facts["regions"], facts["eager_frames"]) == (1, 1)
+    assert any(each.startswith("1 graph breaks: Call to") for each in result.warnings), result.warnings
     warning = next(each for each in result.warnings if "recompile limit" in each)
     assert warning.startswith("a part of the model was not compiled: 1 frame hit torch's recompile limit")
     assert warning.endswith("; 1 compiled regions ran in a step")
@@ -203,6 +204,15 @@ def test_recordings_inside_the_window_are_said(recorded: int, warned: bool) -> N
     assert result.outcome is Outcome.OK
 
 
+@pytest.mark.parametrize(("graphs", "frames", "spoilt"), [(0, 0, False), (1, 1, True), (1, 0, True), (0, 1, True)])
+def test_whatever_is_compiled_inside_the_window_spoils_it(graphs: int, frames: int, spoilt: bool) -> None:
+    result = TrialResult(outcome=Outcome.OK, measured={"losses": [1.0]})
+    window = {"frames": frames, "graphs": graphs, "graph_breaks": 0, "recordings": 0}
+    everyone = [{"rank": 0, "allocator_retries": 0}]
+    training._judge_window(TrainingRun(spec_of(), Ranks(), cpu()), Measured(compile_in_window=window), result, everyone)
+    assert result.outcome is (Outcome.INVALID if spoilt else Outcome.OK)
+
+
 @pytest.mark.parametrize(("launches", "holds"), [(2, True), (0, False)])
 def test_modes_with_cuda_graphs_launch_them(launches: int, holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation, "recompile_limit_hits", lambda: 0)
@@ -212,6 +222,23 @@ def test_modes_with_cuda_graphs_launch_them(launches: int, holds: bool, monkeypa
     evidence = Compilation().evidence(cell(compile="reduce-overhead"), run)
     assert evidence is not None
     assert evidence.holds is holds
+
+
+@pytest.mark.parametrize(
+    ("setting", "mode", "begins"),
+    [("default", None, []), ("reduce-overhead", "reduce-overhead", ["begin"]),
+     ("max-autotune", "max-autotune", ["begin"])],
+)  # fmt: skip
+def test_torch_is_given_the_mode_and_graphs_the_beginning_of_each_step(
+    setting: str, mode: str | None, begins: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[str | None] = []
+    marks: list[str] = []
+    monkeypatch.setattr(torch, "compile", lambda function, mode: modes.append(mode) or function)
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: marks.append("begin"))
+    run: Any = SimpleNamespace(call=lambda: 3, own=None)
+    Compilation().apply(cell(compile=setting), run)
+    assert (run.call(), modes, marks) == (3, [mode], begins)
 
 
 def test_cuda_graphs_are_told_where_a_step_begins(monkeypatch: pytest.MonkeyPatch) -> None:

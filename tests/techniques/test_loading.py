@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from harness.techniques import loading
+from harness.techniques.loading import _checks
 from harness.trial.batching import LoaderSettings
 from harness.trial.corpus import prepare
-from harness.trial.data import Samples
+from harness.trial.data import Samples, make_loader
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks as OneRank
 from harness.trial.spec import TrialResult
+from harness.trial.streams import STREAMS
+from harness.trial.training import TrainingRun
 from tests.techniques.ranks import Ranks
-from tests.training import refused, settings, spec_of
+from tests.training import cell, cpu, refused, settings, spec_of
 
 Run = Callable[..., TrialResult]
 
@@ -48,6 +54,16 @@ def test_every_stream_gives_the_same_samples(run_trial: Run, stream: str, kind: 
     assert result.measured["losses"] == run_trial(stream="cached").measured["losses"]
 
 
+@pytest.mark.parametrize("stream", ["parse", "reopen", "mmap"])
+def test_streams_agree_where_documents_begin_and_end(tmp_path: Path, stream: str) -> None:
+    folder = prepare(spec_of().data, 512, tmp_path)
+    whole, found = STREAMS["cached"](folder), STREAMS[stream](folder)
+    second, third, *_ = (int(start) for start in whole.documents[1:])
+    for start, length in [(0, 3), (0, third), (second, 2), (second - 1, 2), (second, third - second),
+                          (whole.about.tokens - 2, 2)]:  # fmt: skip
+        assert found.tokens(start, length).tolist() == whole.tokens(start, length).tolist(), (start, length)
+
+
 def test_a_sample_costs_what_it_is_told_to(run_trial: Run) -> None:
     """Two samples a batch at 20 ms each, loaded in the training process: at least 40 ms of waiting a step."""
     assert run_trial(cost_per_sample_ms=20).measured["phases"]["data_wait"] >= 0.040
@@ -74,6 +90,62 @@ def test_a_setting_that_does_not_arrive_is_inert(
     monkeypatch.setattr(LoaderSettings, "of", staticmethod(lambda cell: plain({**cell, **given})))
     result = run_trial(workers=1, **asked)
     assert (result.outcome, result.reason) == (Outcome.INERT, reason)
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"pinned": True, "host_waits_for_copies": False}, ""),
+        ({"pinned": False}, "pin_memory=true was set, but batches are pageable"),
+        ({"pinned": True, "host_waits_for_copies": True}, "non_blocking=true was set, but the host waits for a copy"),
+    ],
+)
+def test_on_a_gpu_pinned_batches_and_copies_that_do_not_wait_are_seen(facts: dict[str, Any], reason: str) -> None:
+    seen = {"workers_alive": 0, "stream_class": "CachedStream", **facts}
+    faults = [words for holds, words in _checks(cell(pin_memory=True, non_blocking=True), seen) if not holds]
+    assert [words[: len(reason)] for words in faults] == ([reason] if reason else [])
+
+
+@pytest.mark.parametrize(("asked", "started"), [("spawn", "ForkProcess"), ("fork", "SpawnProcess")])
+def test_workers_that_started_in_the_other_way_are_found_out(asked: str, started: str) -> None:
+    seen = {"workers_alive": 1, "stream_class": "CachedStream", "started_as": [started], "prefetch": 2}
+    faults = [words for holds, words in _checks(cell(workers=1, start=asked), seen) if not holds]
+    assert faults == [f"start={asked} was set, but the workers are of {started}"]
+
+
+def test_the_time_of_a_batch_is_shared_by_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 samples in 0.1 s are 25 ms each."""
+    readings = iter([1.0, 1.1])
+    monkeypatch.setattr(loading, "time", SimpleNamespace(perf_counter=lambda: next(readings)))
+    run: Any = SimpleNamespace(loader=SimpleNamespace(dataset=[{"input_ids": torch.zeros(4, 8)}]))
+    assert loading._milliseconds_a_sample(run) == pytest.approx(25.0)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"workers": 0, "pin_memory": False},
+        {"workers": 0, "pin_memory": True},
+        {"workers": 2, "prefetch": 5, "persistent": True, "start": "spawn", "pin_memory": True},
+        {"workers": 2, "prefetch": 2, "persistent": False, "start": "fork", "pin_memory": False},
+    ],
+    ids=lambda asked: " ".join(map(str, asked.values())),
+)
+def test_torchs_loader_is_told_what_the_cell_asks_for(tmp_path: Path, asked: dict[str, Any]) -> None:
+    folder = prepare(spec_of().data, 512, tmp_path)
+    loader = make_loader(folder, LoaderSettings.of(settings(**asked)), seed=1, rank=0, batches=4)
+    workers = asked["workers"]
+    assert (loader.num_workers, loader.pin_memory) == (workers, asked["pin_memory"])
+    assert (loader.prefetch_factor, loader.persistent_workers) == (asked.get("prefetch"), bool(asked.get("persistent")))
+    assert getattr(loader.multiprocessing_context, "_name", None) == asked.get("start")
+    assert len(loader) == 4
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+def test_copies_go_to_the_device_in_the_way_that_is_asked_for(non_blocking: bool) -> None:
+    run = TrainingRun(spec_of(non_blocking=non_blocking), OneRank(), cpu())
+    part = SimpleNamespace(to=lambda *on, **how: (on, how))
+    assert run.copy({"input_ids": part}) == {"input_ids": ((run.device,), {"non_blocking": non_blocking})}  # type: ignore[dict-item]
 
 
 def test_spawned_workers_are_told_from_forked_ones(run_trial: Run) -> None:

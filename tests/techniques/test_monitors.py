@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,6 +69,23 @@ def test_a_monitor_that_is_never_called_is_inert(run_trial: Run, setting: str, m
 def test_a_monitor_that_is_not_applied_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Monitor, "apply", lambda *_: None)
     assert "nothing watched the run" in run_trial(monitor="item").reason
+
+
+def test_a_monitor_that_sees_nothing_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitors.Item, "look", lambda *_: None)
+    result = run_trial(monitor="item")
+    assert (result.outcome, result.reason) == (Outcome.INERT, "monitor=item was called 6 times and saw nothing (None)")
+
+
+def test_a_phase_is_timed_between_two_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As D3's benchmark has it: without the first it would hold what was queued before."""
+    log: list[str] = []
+    monkeypatch.setattr(monitors.Phases, "_synchronise", lambda _: log.append("wait"))
+    monkeypatch.setattr(monitors, "time", SimpleNamespace(time=lambda: log.append("look") or 1.0))
+    phases = monitors.Phases(SimpleNamespace())  # type: ignore[arg-type]
+    phases.last = {}
+    phases._timed("forward_time", lambda: log.append("work"))()
+    assert log == ["wait", "look", "work", "wait", "look"]
 
 
 def _hooks(setting: str) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +18,11 @@ from harness.errors import EnvironmentProblem
 from harness.techniques.pipeline import micro_batches
 from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import needs_group, processes_of
 from harness.trial.spec import TrialResult
 from harness.trial.torchrun import SeveralNodes
 from tests.techniques.ranks import Ranks
-from tests.training import gpus, refused, run_trial
+from tests.training import cell, gpus, refused, run_trial
 
 #: Parameters of the tiny model by hand: embedding (tied) 512·64; a layer: q and o 64·64 each, k and v 64·32 each, gate,
 #: up and down 64·128 each, two norms of 64; a last norm of 64.
@@ -130,6 +132,25 @@ class TestRefusedBeforeLaunch:
         fp16: dict[str, Any] = {"devices": 2, "precision": "amp-fp16"}
         assert "does not agree between ranks" in str(refused(gpus(2), parallel="fsdp", **fp16))
         assert refused(gpus(2), parallel="ddp", **fp16) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "processes", "group"),
+    [
+        ({}, 1, False),
+        ({"parallel": "dp", "devices": 4}, 1, False),
+        ({"parallel": "ddp", "devices": 4}, 4, True),
+        ({"parallel": "fsdp", "devices": 1}, 1, True),
+        ({"parallel": "pipeline", "devices": 2}, 2, True),
+        ({"zero": 2, "devices": 2}, 2, True),
+        ({"precision": "ds-bf16"}, 1, True),
+    ],
+    ids=str,
+)
+def test_a_process_a_device_except_dp_which_drives_all_of_its_own(
+    settings: dict[str, Any], processes: int, group: bool
+) -> None:
+    assert (processes_of(settings), needs_group(settings)) == (processes, group)
 
 
 @pytest.mark.parametrize(("batch_size", "stages", "wanted"), [(8, 2, 8), (12, 2, 6), (1, 2, 1), (7, 4, 7), (64, 2, 8)])
@@ -427,6 +448,46 @@ def test_a_replica_in_a_thread_computes_in_the_type_of_the_run() -> None:
     thread.start()
     thread.join()
     assert found == [torch.bfloat16]
+
+
+def test_the_loss_of_replicas_is_the_mean_of_theirs() -> None:
+    """DataParallel puts what they return into one tensor, a number from each device."""
+    import torch
+
+    from harness.techniques.threads import MeanLoss
+
+    class Two(torch.nn.Module):
+        def forward(self) -> SimpleNamespace:
+            return SimpleNamespace(loss=torch.tensor([1.0, 4.0]))
+
+    assert float(MeanLoss(Two())().loss) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("devices", "precision", "computes", "reason"),
+    [
+        (1, "fp32", "float32", ""),
+        (1, "amp-bf16", "bfloat16", ""),
+        (2, "fp32", "float32", "2 devices in float32 were asked for; a block ran on 1 in float32"),
+        (1, "amp-bf16", "float16", "1 devices in bfloat16 were asked for; a block ran on 1 in float16"),
+    ],
+)
+def test_replicas_are_shown_by_the_devices_that_ran_a_block_and_in_which_type(
+    devices: int, precision: str, computes: str, reason: str
+) -> None:
+    import torch
+
+    from harness.techniques.replicas import devices_that_ran
+
+    block = torch.nn.Linear(4, 4)
+    inputs = torch.ones(1, 4, dtype=getattr(torch, computes))
+    run: Any = SimpleNamespace(
+        blocks=lambda: [torch.nn.Sequential(block.to(inputs.dtype))], plain_model=block,
+        cell=cell(precision=precision), step=lambda: block(inputs),
+    )  # fmt: skip
+    evidence = devices_that_ran(run, devices)
+    assert evidence.holds is not bool(reason)
+    assert not reason or evidence.reason == reason
 
 
 @pytest.mark.gpus2

@@ -45,6 +45,22 @@ def test_the_type_inside_is_the_one_asked_for(run_trial: Run, setting: str, inne
     assert (facts["inner_activation"], facts["weights"]) == (inner, weights)
 
 
+def test_fp16_trains_as_fp32_does_with_its_loss_scaled(run_trial: Run) -> None:
+    """A CPU is refused it for its speed; what it computes is the same there."""
+    whole, scaled = (run_trial(precision=each, gradient_check=True) for each in ("fp32", "amp-fp16"))
+    assert scaled.outcome is Outcome.OK, scaled.reason
+    assert scaled.evidence["precision"]["facts"] == {
+        "inner_activation": "torch.float16", "weights": "torch.float32", "matmul_precision": "highest",
+        "loss_scale": 65536.0,
+    }  # fmt: skip
+    assert scaled.measured["losses"] == pytest.approx(whole.measured["losses"], abs=1e-3)
+    assert scaled.measured["gradient_norms"] == pytest.approx(whole.measured["gradient_norms"], rel=1e-2)
+    check = scaled.measured["gradient_check"]
+    # fp16 keeps 11 bits: 2^-11 is 4.9e-4
+    assert 1e-4 < check["eager_error"] < 1e-3
+    assert check["error"] <= 2 * check["eager_error"]
+
+
 @pytest.mark.parametrize("setting", ["amp-bf16", "bf16"])
 def test_a_flag_that_changes_nothing_is_inert(run_trial: Run, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Precision, "apply", lambda *_: None)
@@ -236,6 +252,15 @@ def test_on_a_gpu_fp32_and_tf32_are_told_apart_by_their_rounding(
     evidence = Precision().evidence(cell(precision=setting), run)
     assert evidence is not None
     assert evidence.holds is holds
+
+
+def test_the_rounding_of_a_product_is_relative_and_lies_on_the_right_side() -> None:
+    """fp32 keeps 24 bits and bf16, as which autocast multiplies here, 8: TF32's 11 are told from fp32's by less."""
+    cpu_ = torch.device("cpu")
+    assert 1e-8 < precision.product_error(cpu_) < precision.BETWEEN_FP32_AND_TF32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert 1e-3 < precision.product_error(cpu_) < 1e-2
+    assert 10 * 3e-7 < precision.BETWEEN_FP32_AND_TF32 < 3e-4 / 10
 
 
 def test_what_cannot_run_is_refused_with_the_remedy() -> None:

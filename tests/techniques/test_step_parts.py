@@ -20,6 +20,7 @@ from harness.techniques.empty_cache import EmptyCache
 from harness.techniques.schedule import Schedule, factor
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
+from harness.trial.training import TrainingRun
 from tests.techniques.test_precision import _gpu
 from tests.training import cell, refused
 
@@ -35,7 +36,7 @@ def apart(work: Callable[..., Any], *arguments: Any) -> Any:
 # ---- clipping --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "amp-fp16"])
 def test_a_large_gradient_is_cut_to_the_limit(run_trial: Run, precision: str) -> None:
     result = run_trial(clip=0.5, precision=precision)
     facts = result.evidence["clip"]["facts"]
@@ -49,6 +50,18 @@ def test_clipping_that_cuts_nothing_is_inert(run_trial: Run, monkeypatch: pytest
     result = run_trial(clip=1.0)
     assert result.outcome is Outcome.INERT
     assert result.reason == "clip=1 was set, but a gradient of norm 10 reached the optimizer as 10"
+
+
+def test_clipping_a_gradient_that_is_still_scaled_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut to 1 as it stands, and unscaled afterwards by 65536, next to nothing of it is left."""
+
+    def too_early(_self: Clip, _cell: Any, run: TrainingRun) -> None:
+        run.before_optimizer.append(lambda: torch.nn.utils.clip_grad_norm_(run.trainable(), 1.0))
+
+    monkeypatch.setattr(Clip, "apply", too_early)
+    result = run_trial(clip=1.0, precision="amp-fp16")
+    assert result.outcome is Outcome.INERT
+    assert result.reason == "clip=1 was set, but a gradient of norm 10 reached the optimizer as 1.53e-05"
 
 
 def test_clipping_that_is_not_hooked_in_is_inert(run_trial: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,10 +85,18 @@ def test_the_formulas() -> None:
     assert factor("cosine", 5, 20) == pytest.approx((1 + math.sqrt(0.5)) / 2)
 
 
-@pytest.mark.parametrize("setting", ["warmup-linear", "cosine"])
-def test_every_step_has_the_rate_of_its_schedule(run_trial: Run, setting: str) -> None:
-    result = run_trial(schedule=setting)
+@pytest.mark.parametrize(
+    ("setting", "first"),
+    [
+        ("warmup-linear", [0, 1, 0.75]),
+        ("cosine", [1, (1 + math.cos(math.pi / 5)) / 2, (1 + math.cos(math.pi / 2.5)) / 2]),
+    ],
+)
+def test_every_step_has_the_rate_of_its_schedule(run_trial: Run, setting: str, first: list[float]) -> None:
+    """It runs over the two steps of the warm-up and the three of the window."""
+    result = run_trial(schedule=setting, warmup_steps=2, steps=3)
     assert result.outcome is Outcome.OK
+    assert result.evidence["schedule"]["facts"]["learning_rates"][:3] == pytest.approx([3e-4 * each for each in first])
     assert result.evidence["schedule"]["facts"]["steps"] >= 6
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from harness.trial.outcome import Outcome
 from harness.trial.peaks import Peak, peak_for
 from harness.trial.ranks import Ranks
 from harness.trial.spec import TrialResult
-from harness.trial.training import TrainingRun
+from harness.trial.training import TrainingRun, make_batches
 from tests.training import cpu, run_spec, run_trial, spec_of
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -77,14 +79,14 @@ def on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     ("precision", "peak", "dtype"),
     [("fp32", 66.9e12, "fp32"), ("bf16", 989.4e12, "bf16"), ("amp-bf16", 989.4e12, "bf16")],
 )
-@pytest.mark.parametrize("checkpointing", ["off", "full"])
+@pytest.mark.parametrize("checkpointing", ["off", "full", "reentrant"])
 def test_mfu_is_model_flops_over_the_peak_of_the_precision(
     precision: str, peak: float, dtype: str, checkpointing: str
 ) -> None:
     measured = run_trial(precision=precision, checkpointing=checkpointing).measured
     attention = 2 * 2 * 64 * 64  # 2·L·H·Q·T of a forward
     model = 6 * (BLOCKS + HEAD) + 3 * attention
-    again = 2 * BLOCKS + attention if checkpointing == "full" else 0
+    again = 0 if checkpointing == "off" else 2 * BLOCKS + attention
     assert measured["model_flops_per_token"] == model
     assert measured["hardware_flops_per_token"] == model + again
     assert measured["mfu"] == pytest.approx(measured["tokens_per_second"] * model / peak)
@@ -136,13 +138,15 @@ def test_no_peak_where_four_bit_layers_make_the_smaller_half() -> None:
     assert result.missing["hfu"] == result.missing["peak_flops"] == result.missing["mfu"]
 
 
-def filled(*, ranks: int = 1, devices_fed: int = 1, speed: float = 1e6) -> TrialResult:
+def filled(
+    *, ranks: int = 1, devices_fed: int = 1, speed: float = 1e6, outcome: Outcome = Outcome.OK
+) -> TrialResult:  # fmt: skip
     """What `fill` makes of a speed of all devices together, seen in bf16, with 1000 weights and no attention."""
     run = TrainingRun(spec_of(precision="bf16"), Ranks(world_size=ranks), cpu())
     run.devices_fed = devices_fed
     run.weights = Weights(trained_in_blocks=1000)
     run.config = SimpleNamespace(num_attention_heads=1, num_hidden_layers=1, head_dim=0.0, hidden_size=0)
-    result = TrialResult(outcome=Outcome.OK, evidence={"precision": {"facts": {"inner_activation": "torch.bfloat16"}}})
+    result = TrialResult(outcome=outcome, evidence={"precision": {"facts": {"inner_activation": "torch.bfloat16"}}})
     result.measured = {"tokens_per_second": speed, "figures": {"useful_tokens_per_second": speed / 2}}
     arithmetic.fill(run, result)
     return result
@@ -157,9 +161,10 @@ def test_a_jobs_speed_is_shared_by_its_devices(ranks: int, devices_fed: int, dev
 
 
 @pytest.mark.usefixtures("on_h100")
-def test_more_than_the_peak_is_invalid() -> None:
-    assert filled(speed=2 * 989.4e12 / 6000 * 0.99).outcome is Outcome.OK
-    result = filled(speed=2 * 989.4e12 / 6000 * 1.01)
+@pytest.mark.parametrize("before", [Outcome.OK, Outcome.INERT])
+def test_more_than_the_peak_is_invalid(before: Outcome) -> None:
+    assert filled(speed=2 * 989.4e12 / 6000 * 0.99, outcome=before).outcome is before
+    result = filled(speed=2 * 989.4e12 / 6000 * 1.01, outcome=before)
     assert result.outcome is Outcome.INVALID
     assert result.reason == f"MFU 1.01 is above 1: the peak on file for {H100} (bf16) cannot be right"
 
@@ -248,6 +253,30 @@ def drawn(*, warmup_steps: int, steps: int, **settings: Any) -> tuple[list[int],
             documents += document_lengths(batch)
             rows += [batch["input_ids"].shape[1]] * len(batch["input_ids"])
     return documents, rows
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(("attention", "skips"), [("flash2", True), ("sdpa", False), ("eager", False)])
+def test_flash_attn_alone_computes_nothing_between_the_documents_of_a_row(attention: str, skips: bool) -> None:
+    """It is told where documents end; a kernel with a mask computes the rows whole, 2 in each of 3 steps."""
+    run = TrainingRun(spec_of(batching="packed", attention=attention, sequence_length=256), Ranks(), cpu())
+    run.config = make_config("tiny", 256)
+    make_batches(run)
+    documents, computed = arithmetic._lengths(run, TrialResult(outcome=Outcome.OK))
+    assert sum(documents.values()) > 6
+    assert computed == (documents if skips else {256: 6})
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_counts_the_documents_that_it_saw_itself(rank: int) -> None:
+    run = TrainingRun(spec_of(batching="padded", batch_size=4, warmup_steps=2, steps=3), Ranks(), cpu())
+    run.data_rank = rank
+    run.config = make_config("tiny", 64)
+    make_batches(run)
+    seen = [document_lengths(next(run.batches)) for _ in range(2 + 3)]
+    documents, _ = arithmetic._seen_again(run)
+    assert documents == Counter(itertools.chain(*seen[2:]))
 
 
 def test_documents_by_mask_by_positions_and_by_row() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +121,28 @@ HEAD = 64 * 512
 def test_of_experts_those_count_that_a_token_is_sent_to(config: tuple[str, Mapping[str, Any]], block: int) -> None:
     name, values = config
     assert weights_of(shape(name, **values)) == Weights(trained_in_blocks=2 * (PROJECTIONS + block), trained_head=HEAD)
+
+
+def test_of_experts_that_are_layers_too() -> None:
+    """2 of 4, each of 4 * 4; some releases of transformers, and models of users, keep them in a list."""
+    from torch import nn
+
+    from harness.trial.flops import count_weights
+
+    model = nn.ModuleDict({"experts": nn.ModuleList(nn.Linear(4, 4, bias=False) for _ in range(4))})
+    config = SimpleNamespace(num_experts=4, num_experts_per_tok=2)
+    assert count_weights(model, None, config) == Weights(trained_in_blocks=2 * 16)
+
+
+def test_a_parameter_that_zero_3_has_divided_counts_whole() -> None:
+    import torch
+
+    from harness.trial.flops import count_parameters
+
+    layer = torch.nn.Linear(4, 3, bias=False)
+    layer.weight = torch.nn.Parameter(torch.empty(0))
+    layer.weight.ds_numel = 12  # type: ignore[attr-defined]
+    assert count_parameters(layer) == {"total": 12, "trainable": 12}
 
 
 def test_active_experts_agree_with_torchs_counter() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from harness.trial.measure import gradient_health
+from harness.trial.ranks import Ranks
 from harness.trial.training import TrainingRun
-from tests.training import run_trial
+from tests.training import cpu, run_trial, spec_of
 
 pytestmark = pytest.mark.train
 
@@ -38,6 +40,16 @@ def test_one_nan_and_one_infinity_spoil_two_parameters(monkeypatch: pytest.Monke
             gradient.view(-1)[0] = values[number]
 
     assert _spoil(monkeypatch, spoil) == {"bad_gradients": 2, "zero_gradients": 0}
+
+
+def test_what_is_small_is_small_without_the_loss_scale() -> None:
+    """A GradScaler begins at 65536: as they stand the gradients are 6e-4 and 7e-4."""
+    run = TrainingRun(spec_of(), Ranks(), cpu())
+    run.scaler = torch.amp.GradScaler("cpu")
+    run.scaler.scale(torch.ones(()))
+    gradients = [torch.full((4,), size * 65536) for size in (0.9e-8, 1.1e-8)]
+    run.gradient_tensors = lambda: gradients
+    assert gradient_health(run) == {"bad_gradients": 0, "zero_gradients": 1}
 
 
 def test_below_1e_8_throughout_counts_as_zero(monkeypatch: pytest.MonkeyPatch) -> None:

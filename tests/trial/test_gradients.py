@@ -15,10 +15,20 @@ import torch
 from harness.techniques.precision import Precision
 from harness.trial import gradients
 from harness.trial.corpus import prepare
-from harness.trial.gradients import _rows, _summed, capture, exact_fp32, first_parts, relative_error
+from harness.trial.gradients import (
+    NotCompared,
+    _rows,
+    _summed,
+    capture,
+    exact_fp32,
+    first_parts,
+    relative_error,
+    same_parameters,
+)
 from harness.trial.kinds import training as kind
 from harness.trial.model import make_config, make_model
 from harness.trial.outcome import Outcome
+from harness.trial.parameters import shapes_of
 from harness.trial.ranks import Ranks
 from harness.trial.training import TrainingRun
 from tests.commands import ROOT
@@ -44,6 +54,21 @@ def test_the_reference_weights_micro_batches_as_the_step_does(batching: str, acc
     result = run_trial(batching=batching, accumulation=accumulation, sequence_length=256, gradient_check=True)
     assert result.outcome is Outcome.OK, result.reason
     assert result.measured["gradient_check"]["error"] < ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("settings", "within"), [({}, 1e-5), ({"accumulation": 2}, 1e-5), ({"precision": "amp-fp16"}, 1e-2)], ids=str
+)
+def test_each_step_of_the_warm_up_has_its_gradients_norm(settings: dict[str, Any], within: float) -> None:
+    """Unscaled, and that of the mean over the micro-batches; the first against fp32 eager."""
+    norms = run_trial(warmup_steps=3, **settings).measured["gradient_norms"]
+    run = TrainingRun(spec_of(**settings), Ranks(), cpu())
+    run.config = make_config("tiny", 64)
+    model = make_model(run.config, attention="eager", dtype=torch.float32, device=run.device, seed=7)
+    parts = first_parts(run, prepare(run.spec.data, 512, Path(run.spec.data_directory)))
+    gradient = _summed(model, parts, run.device, [], 1.0)
+    assert norms[0] == pytest.approx(sum(float(each.norm()) ** 2 for each in gradient.values()) ** 0.5, rel=within)
+    assert len(set(norms)) == 3
 
 
 def _run(**settings: object) -> tuple[TrainingRun, Path]:
@@ -126,6 +151,13 @@ def test_a_captured_gradient_is_unscaled_and_a_copy() -> None:
     assert model.weight.grad.tolist() == [[8.0, 16.0]], "the optimizer's step finds it as it was"
 
 
+def test_a_parameter_of_another_shape_is_not_compared() -> None:
+    shapes, other = shapes_of(torch.nn.Linear(2, 3)), torch.nn.Linear(2, 4)
+    same_parameters(shapes, torch.nn.Linear(2, 3))
+    with pytest.raises(NotCompared, match=r"weight has the shape \[4, 2\], and in the timed one \[3, 2\]"):
+        same_parameters(shapes, other)
+
+
 def test_a_gradient_that_is_missing_counts_as_zero_and_not_as_right() -> None:
     ones, twos = torch.ones(4), torch.full((4,), 2.0)
     assert relative_error({}, {"w": ones}) == 1.0
@@ -145,11 +177,11 @@ def test_exact_products_are_those_of_the_block_alone() -> None:
 
 def test_the_reference_is_multiplied_in_full_fp32_whatever_the_cell_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     """In TF32 it would be as wrong as what it judges (transformers#15026)."""
-    seen: list[tuple[torch.dtype, str]] = []
+    seen: list[tuple[torch.dtype, str, float]] = []
     plain, chosen = gradients._gradient, Precision.apply
 
     def noted(run: Any, parts: Any, shapes: Any, *, dtype: torch.dtype, **rest: Any) -> Any:
-        seen.append((dtype, torch.get_float32_matmul_precision()))
+        seen.append((dtype, torch.get_float32_matmul_precision(), rest.get("scale", 1.0)))
         return plain(run, parts, shapes, dtype=dtype, **rest)
 
     def with_tf32(self: Precision, cell: Any, run: Any) -> None:
@@ -159,4 +191,8 @@ def test_the_reference_is_multiplied_in_full_fp32_whatever_the_cell_chose(monkey
     monkeypatch.setattr(gradients, "_gradient", noted)
     monkeypatch.setattr(Precision, "apply", with_tf32)
     assert run_trial(precision="bf16", gradient_check=True).outcome is Outcome.OK
-    assert seen == [(torch.float32, "highest"), (torch.bfloat16, "high")]
+    assert seen == [(torch.float32, "highest", 1.0), (torch.bfloat16, "high", 1.0)]
+    seen.clear()
+    assert run_trial(precision="amp-fp16", gradient_check=True).outcome is Outcome.OK
+    # unscaled, what is small is lost in fp16: the eager error of 16 samples of 256 tokens is then six times as large
+    assert seen == [(torch.float32, "highest", 1.0), (torch.float32, "high", 65536.0)]

@@ -115,7 +115,8 @@ def test_two_devices_add_their_energy_and_average_their_utilisation() -> None:
 
 def test_power_and_energy_of_a_trial_are_those_of_all_its_devices_or_none() -> None:
     telling, without_counter, silent = (
-        samples_of(*(a_reading(at, **changes) for at in (0.0, 1.0, 2.0)))
+        # outside the window it idles
+        samples_of(*(a_reading(at, **{"power_watts": watts, **changes}) for at, watts in ((0, 60), (1, 600), (2, 60))))
         for changes in ({}, {"energy_joules": None}, {"energy_joules": None, "power_watts": None})
     )
     both = device_figures([telling, telling], (0.5, 2.0))
@@ -263,6 +264,20 @@ def test_processes_in_a_ranks_group_are_ours() -> None:
         rank.wait()
 
 
+def test_a_process_of_the_trial_before_is_not_ours_any_more() -> None:
+    sampler = Sampler([CountingMeter({OURS: GIB})], interval_seconds=60)
+    sampler.begin()
+    sampler.follow((OURS,))
+    (first,) = sampler.end()
+    assert first.before is not None
+    assert first.before.used_bytes == 1, "at the next look it held memory, which is not what was there before it"
+    sampler.begin()
+    sampler.follow((OURS + 1,))
+    (second,) = sampler.end()
+    assert (first.ours, second.ours) == ({OURS}, {OURS + 1})
+    assert second.foreign() == [{"pid": OURS, "bytes": GIB}]
+
+
 class SlowMeter(CountingMeter):
     """Its second look, the first in the background, sees what is there and comes back only when it is told to."""
 
@@ -330,4 +345,5 @@ def test_memory_after_the_window_is_not_the_cells() -> None:
     readings = [a_reading(float(second), processes={OURS: (8 if second < 4 else 20) * GIB}) for second in range(8)]
     samples = samples_of(*readings)
     assert samples.peak_bytes((1.0, 3.0)) == 8 * GIB
+    assert device_figures([samples], (1.0, 3.0)).peak_device_bytes == 8 * GIB
     assert samples.peak_bytes() == 20 * GIB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,10 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.techniques.registry import techniques
 from harness.trial import measure, memory, training
 from harness.trial.clock import CudaClock, HostClock
+from harness.trial.host import read_host
 from harness.trial.kinds import repeat as repeating
 from harness.trial.ranks import Ranks
 from harness.trial.training import TrainingRun, build
 from tests.training import cpu, spec_of
+from tests.trial.test_clock import Event
 
 STEPS, WARMUP = 5, 2
 
@@ -54,6 +57,9 @@ def test_one_wait_at_each_end_of_the_window_and_none_inside(monkeypatch: pytest.
     log: list[str] = []
     monkeypatch.setattr(training, "clock_for", lambda device: QueueingDevice(log))
     monkeypatch.setattr(memory, "reset_peaks", lambda device: log.append("peaks"))
+    # by this clock the parent finds the meters' readings that lie in the window
+    now = SimpleNamespace(monotonic=lambda: log.append("now") or len(log), perf_counter=time.perf_counter)
+    monkeypatch.setattr(measure, "time", now)
     run = TrainingRun(spec_of(warmup_steps=WARMUP, steps=STEPS), Ranks(), cpu())
     build(run, [])
     measured = measure.measure(run)
@@ -62,10 +68,26 @@ def test_one_wait_at_each_end_of_the_window_and_none_inside(monkeypatch: pytest.
     assert log[:start].count("settle") == WARMUP
     assert log[start - 1] == "settle", "what warm-up queued is done before the window"
     # a step: its start, data, copy, forward, backward, optimizer; and the last step's end
-    assert log[start + 1 :] == ["mark"] * (6 * STEPS + 1) + ["settle"]
+    assert log[start + 1 :] == ["now"] + ["mark"] * (6 * STEPS + 1) + ["settle", "now"]
+    assert measured.window == (start + 2, len(log))
     assert measured.times is not None
     assert measured.times.window_seconds == 6 * STEPS
     assert measured.times.step_seconds == [6.0] * STEPS
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_events_of_a_gpu_are_all_there_before_the_window(accumulation: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, made_before = torch.device("cuda", 0), []
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
+    monkeypatch.setattr(training, "clock_for", lambda _: CudaClock(device))
+    monkeypatch.setattr(measure, "read_host", lambda: made_before.append(Event.made) or read_host())
+    run = TrainingRun(spec_of(warmup_steps=1, steps=STEPS, accumulation=accumulation), Ranks(), cpu())
+    build(run, [])
+    measure.measure(run)
+    at_its_start, at_its_end = made_before
+    assert at_its_end == at_its_start
 
 
 def test_repetitions_are_waited_for_at_each_end_and_not_between(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +228,14 @@ def test_peaks_of_a_gpu_are_the_allocators_own(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda on: {device: 11}[on])
     figures, missing = memory.read_peaks(device)
     assert (figures["peak_allocated_bytes"], figures["peak_reserved_bytes"], missing) == (7, 11, {})
+
+
+def test_what_a_gpus_allocator_holds_now_and_how_often_it_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda on: {device: 5}[on])
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda on: {device: {"num_alloc_retries": 3, "num_ooms": 1}}[on])
+    assert (memory.allocated(device), memory.allocator_retries(device)) == (5, 3)
+    assert (memory.allocated(torch.device("cpu")), memory.allocator_retries(torch.device("cpu"))) == (None, 0)
 
 
 def test_host_memory_is_told_by_the_system_in_kibibytes(monkeypatch: pytest.MonkeyPatch) -> None:

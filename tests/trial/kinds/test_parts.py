@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 import torch
 
 from harness.techniques.optimizer import Optimizer
-from harness.trial.clock import HostClock, Timeline, clock_for
-from harness.trial.kinds import attention_only
+from harness.trial.clock import HostClock, Timeline, Times, clock_for
+from harness.trial.data import Samples
+from harness.trial.kinds import attention_only, copy_only, loader_only
 from harness.trial.kinds import repeat as repeating
 from harness.trial.outcome import Outcome
 from harness.trial.profile import Profile, Span
@@ -29,6 +31,50 @@ def test_the_loader_is_drawn_for_as_long_as_it_is_told() -> None:
     assert result.measured["samples_per_second"] <= 200
     assert result.measured["tokens_per_second"] == pytest.approx(64 * result.measured["samples_per_second"])
     assert figures["first_batch_seconds"] >= 0.010
+
+
+def test_a_loaders_warm_up_is_drawn_before_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four batches of warm-up, the first among them, which starts the workers."""
+    log: list[str] = []
+    plain = Samples.__getitem__
+    monkeypatch.setattr(Samples, "__getitem__", lambda self, index: (log.append("batch"), plain(self, index))[1])
+    clock = HostClock(read=lambda: log.append("mark") or float(len(log)))
+    monkeypatch.setattr(loader_only, "HostClock", lambda: clock)
+    assert run_trial("loader-only", warmup_steps=4, steps=3).outcome is Outcome.OK
+    assert log[:11] == ["batch"] * 4 + ["mark", "batch"] * 3 + ["mark"]
+
+
+def test_a_copy_holds_the_host_as_long_as_in_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the two of the warm-up, in which memory is first touched, a hundred times as long."""
+    ends = itertools.accumulate([0.0, 100.0, 0.0, 100.0] + [0.0, 1.0] * 10)
+    monkeypatch.setattr(copy_only, "time", SimpleNamespace(perf_counter=lambda: next(ends)))
+    result = run_trial("copy-only", options={"mebibytes": 1}, warmup_steps=2, steps=3)
+    assert result.measured["figures"]["host_seconds"] == 1.0
+
+
+def test_a_batch_is_token_ids_and_labels_when_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 samples of 64 tokens: 2 * 2 * 64 numbers of 8 bytes."""
+    sizes: list[int] = []
+    plain = copy_only._timed
+
+    def timed(spec: Any, device: torch.device, source: torch.Tensor) -> Any:
+        sizes.append(source.nbytes)
+        return plain(spec, device, source)
+
+    monkeypatch.setattr(copy_only, "_timed", timed)
+    run_trial("copy-only", options={"mebibytes": 1})
+    assert sizes == [1 << 20, 2 * 2 * 64 * 8]
+
+
+@pytest.mark.parametrize(("before", "memory"), [(None, None), (300, 700)])
+def test_a_layers_memory_is_what_it_adds_to_what_was_there(before: int | None, memory: int | None) -> None:
+    times = Times(step_seconds=[0.5, 0.5], window_seconds=1.0, phases={"forward": 0.2, "backward": 0.3})
+    measured = repeating.Repeated(
+        times=times, window=(0.0, 1.0), peaks={"peak_allocated_bytes": 1000}, missing={}, allocated_before=before
+    )
+    found = attention_only._result(measured, tokens=128).measured
+    assert found["figures"].get("layer_peak_bytes") == memory
+    assert found["tokens_per_second"] == 256
 
 
 def test_without_a_duration_it_draws_the_steps() -> None:

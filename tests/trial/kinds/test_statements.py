@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.experiment.cell import Workload
-from harness.trial.kinds import ALONE, KINDS, refusal, runner
+from harness.trial.kinds import ALONE, KINDS, refusal, runner, samples_metric, throughput_recipe
 from harness.trial.kinds.batch_finder import largest_that
 from harness.trial.kinds.resume import counted
 from harness.trial.launch import ENTRY, LocalLauncher
@@ -85,6 +85,26 @@ def test_steps_over_seconds_count_batches(batch_size: int) -> None:
     """Right at batch 1; at batch 4 a quarter of the truth. The window and the monitor's clock differ by a little."""
     figures = run_trial("samples-metric", batch_size=batch_size, steps=6).measured["figures"]
     assert figures["reported_over_true"] == pytest.approx(1 / batch_size, rel=0.3)
+
+
+def test_the_recipe_is_warmed_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    plain = throughput_recipe.printed_throughput
+    monkeypatch.setattr(
+        throughput_recipe, "printed_throughput", lambda trial, some: batches.append(len(some)) or plain(trial, some)
+    )
+    run_trial("throughput-recipe", warmup_steps=2, steps=3)
+    assert batches == [2, 3]
+
+
+def test_the_printed_monitor_counts_the_steps_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    plain = samples_metric.PrintedMonitor.samples_per_second
+    monkeypatch.setattr(
+        samples_metric.PrintedMonitor, "samples_per_second", lambda self: steps.append(self.steps) or plain(self)
+    )
+    run_trial("samples-metric", warmup_steps=2, steps=3)
+    assert steps == [3]
 
 
 def test_workers_set_late_are_counted_alive() -> None:

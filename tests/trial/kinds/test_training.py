@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from harness.techniques.registry import techniques
-from harness.trial import memory
+from harness.trial import measure as measuring
+from harness.trial import memory, training
 from harness.trial.clock import Times
 from harness.trial.kinds import training as kind
 from harness.trial.measure import Measured, measure
@@ -48,6 +51,51 @@ def test_a_job_is_as_fast_as_its_slowest_rank_and_as_large_as_its_fullest(monkey
     assert (figures["bytes_per_parameter"], figures["bytes_per_parameter_after_step"]) == (20.0, 8.0)
     assert figures["allocator_retries"] == 4
     assert "the allocator had to empty its cache 4 times inside the window on rank 1" in result.warnings
+
+
+def test_model_state_is_told_by_kind_as_the_optimizers_step_finds_it() -> None:
+    """In fp32: 4 bytes a parameter of weights, 4 of gradients, 8 of moments; after the step gradients are gone."""
+    measured = run_trial().measured
+    whole, state = measured["parameters"]["total"], measured["model_state_bytes"]
+    kinds = {"parameters": 4, "gradients": 4, "optimizer": 8, "buckets": 0, "before_step": 16, "after_step": 12}
+    # beside them the rotary frequencies and a count of steps for each parameter
+    assert {kind: state[kind] for kind in kinds} == pytest.approx({k: n * whole for k, n in kinds.items()}, abs=256)
+
+
+def test_state_is_shared_out_over_all_parameters_and_not_those_that_are_trained() -> None:
+    measured = run_trial(lora=8).measured
+    whole, state, figures = measured["parameters"]["total"], measured["model_state_bytes"], measured["figures"]
+    assert figures["bytes_per_parameter"] == pytest.approx(state["before_step"] / whole)
+    assert figures["bytes_per_parameter_after_step"] == pytest.approx(state["after_step"] / whole)
+
+
+def test_the_start_of_a_trial_ends_where_its_warm_up_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAIMBENCH_REQUESTED_AT", "5.0")
+    now, plain = [7.0], kind.measure
+
+    def slowly(trial: TrainingRun) -> Measured:
+        now[0] += 100.0
+        return plain(trial)
+
+    monkeypatch.setattr(kind, "measure", slowly)
+    monkeypatch.setattr(kind, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert run_trial().measured["startup_seconds"] == 2.0
+    monkeypatch.delenv("CLAIMBENCH_REQUESTED_AT")
+    assert kind.seconds_since_request() is None, "nobody asked for this process"
+
+
+def test_buffers_of_a_model_are_its_state_too() -> None:
+    run = TrainingRun(spec_of(), Ranks(), cpu())
+    run.model = torch.nn.BatchNorm1d(4)  # weight and bias, mean and variance of 4 numbers each, a count of 8 bytes
+    assert memory.model_state(run) == {"parameters": 72, "gradients": 0, "optimizer": 0, "buckets": 0}
+
+
+def test_a_storage_counts_once_and_for_the_device_that_it_lies_on() -> None:
+    whole, seen = torch.zeros(8), set[int]()
+    assert memory.tensor_bytes([whole, whole[2:], whole.view(2, 4)], seen=seen) == 32
+    assert memory.tensor_bytes([whole[:4]], seen=seen) == 0, "it was counted before"
+    assert memory.tensor_bytes([whole, torch.zeros(8, device="meta")], torch.device("cpu")) == 32
+    assert memory.tensor_bytes([whole], torch.device("cuda", 0)) == 0, "as what is offloaded to the host"
 
 
 def test_compilation_is_what_warm_up_takes_beyond_as_many_steps_of_the_window() -> None:
@@ -100,6 +148,36 @@ def test_why_a_figure_of_the_window_is_missing_stands_in_the_result() -> None:
     result = TrialResult(outcome=Outcome.OK)
     kind.fill_result(run, measured, result)
     assert result.missing["activations"] == "of no use"
+
+
+def test_without_warm_up_the_cold_start_lies_in_the_window_and_is_said() -> None:
+    words = "no warm-up steps: the first step's start-up costs lie inside the window"
+    cold = run_trial(warmup_steps=0, gradient_check=True)
+    assert words in cold.warnings
+    assert cold.measured["gradient_check"] == {"skipped": "there was no warm-up step to take it from"}
+    assert words not in run_trial(warmup_steps=1).warnings
+
+
+def test_a_loss_that_is_no_number_any_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "LEARNING_RATE", 1e30)
+    result = run_trial(steps=4)
+    assert not math.isfinite(float(result.measured["losses"][-1]))
+    assert "the loss is not finite" in result.warnings
+    monkeypatch.undo()
+    assert "the loss is not finite" not in run_trial(steps=4).warnings
+
+
+def test_a_window_that_the_hypervisor_held_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "between", lambda *_: {"wall_seconds": 4.0, "steal_seconds": 1.0})
+    words = "the hypervisor withheld processor time of 25% of the window, all cores together"
+    assert words in run_trial().warnings
+
+
+def test_where_the_time_went_is_held_against_the_mean_step_of_the_window() -> None:
+    measured = run_trial(steps=4).measured
+    spent, steps = measured["figures"]["breakdown"], measured["step_seconds"]
+    assert spent["step_seconds"] == pytest.approx(sum(steps) / 4)
+    assert sum(spent["seconds"].values()) == pytest.approx(sum(steps) / 4)
 
 
 @pytest.mark.train
