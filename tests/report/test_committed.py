@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
@@ -61,3 +62,16 @@ def test_the_page_on_statistics_says_what_the_reports_say_of_other_machines() ->
         f"moved by {h100[1]} in the median on H100s and {h200[1]} on H200s", f"by up to {most}%",
     ):  # fmt: skip
         assert said in page
+
+
+def test_the_page_on_statistics_counts_the_controls_that_differ_from_their_baselines() -> None:
+    page = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())
+    intervals = []
+    for card in ("h100", "h200"):
+        with (ROOT / "reports" / card / "tables" / "noise.csv").open(encoding="utf-8") as file:
+            intervals += [(float(row["low"]), float(row["high"])) for row in csv.DictReader(file) if row["low"]]
+    apart, chance = sum(low > 1 or high < 1 for low, high in intervals), 0.05 * len(intervals)
+    assert (
+        f"{len(intervals)} A/A controls with an interval, which leaves out 1.00x in {apart}; chance gives {chance:.1f}"
+        in page
+    )
