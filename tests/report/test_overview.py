@@ -75,6 +75,15 @@ def test_a_cell_that_trains_something_else_is_not_the_fastest() -> None:
     assert "attention=sdpa-flash" in str(row["cell"])
 
 
+def test_the_fastest_on_two_devices_is_no_rival_of_the_one_on_one_and_a_control_is_none_at_all() -> None:
+    two = CellShape(settings={"parallel": "ddp", "devices": 2}, ratio=1.9)
+    (block,) = compare(make_records([StudyShape(name="one", cells=[two])], rounds=3, control_ratio=1.2)).blocks
+    rows = fastest_part([block]).rows
+    assert [row["device"] for row in rows] == ["NVIDIA H100 80GB HBM3", "2 × NVIDIA H100 80GB HBM3"]
+    speeds = {arm.name: arm.tokens_per_second for arm in block.arms}
+    assert [row["tokens_per_second"] for row in rows] == [speeds["baseline"], speeds[block.arms[2].name]]
+
+
 def test_a_profile_of_another_step_than_was_measured_is_not_shown() -> None:
     figures = {"breakdown": {"seconds": {"matrix_products": 0.11}, "step_seconds": 0.1}}
     records = [replace(each, figures=figures) for each in make_records([StudyShape(name="one", cells=[])], rounds=3)]

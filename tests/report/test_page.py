@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.judgement.claims import Claim
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Word
 from harness.report import render_report
-from harness.report.claim_page import claim_pages, primary_block
+from harness.report.claim_page import ClaimPage, claim_pages, primary_block
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
-from harness.report.tables import notes, study_table
+from harness.report.tables import notes, studies, study_table
 from tests.judgement.claiming import CELL, make_claim, make_claims, study
 from tests.judgement.test_several_cells import limit, sharded
 from tests.records import CPU, CellShape, make_records
 from tests.report import samples
 from tests.report.reading import see
+from tests.report.test_why import with_breakdown
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -236,3 +239,66 @@ def test_what_was_judged_in_the_smoke_scale_names_it_and_the_point_that_ran(tmp_
     (page,) = claim_pages(judge(make_records([shape], environment=CPU, scale="smoke"), known), known, gallery)
     where = "at sequence_length=64, on Synthetic CPU, in the smoke scale (tiny shapes)"
     assert page.comparison == f"precision=bf16 against baseline in study precision {where}"
+
+
+def page_of(claim: Claim, judgement: Judgement, folder: Path) -> ClaimPage:
+    """The section of the only claim; no figure is drawn."""
+    (page,) = claim_pages(judgement, make_claims(claim), Gallery(folder=folder, studio=Studio(), budget=0))
+    return page
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"metric": "peak_ratio", "range": [0.5, 1]}, ", reserved memory, on "),
+        ({"metric": "peak_ratio", "range": [0.5, 1], "view": "allocated"}, ", allocated memory, on "),
+        ({"metric": "tokens_per_second", "range": [1, 2]}, "precision=bf16 in study precision, on "),
+        ({"baseline": {"precision": "tf32"}}, "precision=bf16 against precision=tf32 in study precision, on "),
+    ],
+)
+def test_what_was_compared_names_the_view_and_the_baseline_where_they_count(
+    fields: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    claim = make_claim(**fields)
+    cells = CellShape(settings=CELL, ratio=1.75), CellShape(settings={"precision": "tf32"}, ratio=1.2)
+    page = page_of(claim, judge(make_records([study(*cells)], rounds=3), make_claims(claim)), tmp_path)
+    assert words in page.comparison
+
+
+def test_what_was_judged_at_a_point_that_the_claim_does_not_name_says_which(tmp_path: Path) -> None:
+    claim = make_claim()
+    found = judge(make_records([study(sweep=("sequence_length", (4096,)))], rounds=3), make_claims(claim))
+    assert " in study precision at sequence_length=4096, on " in page_of(claim, found, tmp_path).comparison
+
+
+def test_a_claim_shows_its_own_study_and_leads_to_it(tmp_path: Path) -> None:
+    claim = make_claim(study="Precision_of all")
+    found = judge(make_records([study(name="Precision_of all")], rounds=3), make_claims(claim))
+    page = page_of(claim, found, tmp_path)
+    (shown,) = studies(found.blocks)
+    assert page.study_anchor == shown.anchor
+    assert page.measured is not None
+
+    (block,) = found.blocks
+    other = replace(found, blocks=(replace(block, another="its matrix has other cells"),))
+    page = page_of(claim, other, tmp_path)
+    assert (page.study_anchor, page.measured, page.why) == ("", None, None)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "cells"),
+    [
+        ({}, ["baseline", "precision=bf16"]),
+        ({"precision": "fp32"}, ["baseline", "precision=bf16"]),
+        ({"precision": "tf32"}, ["baseline", "precision=tf32", "precision=bf16"]),
+    ],
+)
+def test_where_the_time_went_begins_with_what_the_cell_is_held_against(
+    baseline: dict[str, str], cells: list[str], tmp_path: Path
+) -> None:
+    shapes = CellShape(settings=CELL, ratio=1.75), CellShape(settings={"precision": "tf32"}, ratio=1.2)
+    claim = make_claim(baseline=baseline)
+    records = [with_breakdown(each, matrix_products=100.0) for each in make_records([study(*shapes)], rounds=3)]
+    page = page_of(claim, judge(records, make_claims(claim)), tmp_path)
+    assert page.why is not None
+    assert [row[0] for row in page.why.rows] == cells

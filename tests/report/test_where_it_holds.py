@@ -159,6 +159,23 @@ def test_a_point_that_crosses_a_bound_does_not_look_as_if_it_stood_on_it() -> No
     assert sentence == "Holds at batch size 8 only; at 24 it is 1.204x [1.198x, 1.21x] (undecided)."
 
 
+def test_the_list_of_points_shows_each_interval_as_the_sentence_does() -> None:
+    verdict = judge(make_records([study()], rounds=3), make_claims(make_claim(range=[1.2, 1.3]))).verdicts[0]
+    points = [
+        {"name": f"batch_size={x}", "value": value, "low": low, "high": high, "rounds": 3, "word": word, "reason": why}
+        for x, value, low, high, word, why in (
+            (8, 1.25, 1.24, 1.26, "confirmed", ""), (24, 1.204, 1.198, 1.21, "inconclusive", "it crosses 1.2x"),
+        )
+    ]  # fmt: skip
+    (shown,) = details(replace(verdict, details={"points": points}), SPEEDUP)
+    assert shown.table is not None
+    assert shown.table.rows == (
+        ("batch_size=8", "1.25x [1.24x, 1.26x]", "3", "confirmed", ""),
+        ("batch_size=24", "1.204x [1.198x, 1.21x]", "3", "inconclusive", "it crosses 1.2x"),
+    )
+    assert details(replace(verdict, details={"points": points[:1]}), SPEEDUP) == (), "the verdict's own alone"
+
+
 @pytest.mark.parametrize(("metric", "has"), [("speedup", True), ("peak_saved", False)])
 def test_only_figures_that_have_intervals_are_said_to_show_them(metric: str, has: bool, tmp_path: Path) -> None:
     it = make_claim(metric=metric, range=[0.1, 1.3])
