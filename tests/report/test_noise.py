@@ -185,8 +185,10 @@ def test_the_figure_shows_the_controls_furthest_from_1_and_marks_those_that_stan
 
 def test_rounds_of_a_control_are_those_in_which_it_made_a_pair(tmp_path: Path) -> None:
     records = with_control("short", (0.995, 1.0, 1.005))
-    crashed = [replace(each, outcome=Outcome.CRASH, tokens_per_second=None) if each.control and each.round == 3 else each
-               for each in records]  # fmt: skip
+    crashed = [
+        replace(each, outcome=Outcome.CRASH, tokens_per_second=None) if each.control and each.round == 3 else each
+        for each in records
+    ]
     assert row_of(part_of(records, tmp_path), "short")["rounds"] == "3"
     assert row_of(part_of(crashed, tmp_path), "short")["rounds"] == "2"
 
