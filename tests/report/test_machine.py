@@ -55,7 +55,22 @@ def test_different_gpus_are_different_machines() -> None:
 
 def test_a_processor_beside_a_gpu_is_a_machine_of_its_own() -> None:
     records = [*make_records([study()], rounds=1, environment=CPU), *with_gpus("H100", "a")]
-    assert set(describe(records).title.split("; ")) == {"H100", "CPU only: Synthetic CPU, 2 cores"}
+    machine = describe(records)
+    assert set(machine.title.split("; ")) == {"H100", "CPU only: Synthetic CPU, 2 cores"}
+    assert machine.warning == "Trials of 2 different machines are shown; pairs never mix them."
+
+
+@pytest.mark.parametrize(("gpu", "smoke", "begins"), [
+    (True, True, "Smoke scale: this run shows that every part works."),
+    (False, True, "Smoke scale on a CPU: this run shows that every part works."),
+    (False, False, "Run on a CPU: this run shows that every part works."),
+])  # fmt: skip
+def test_a_single_trial_of_the_smoke_scale_or_none_on_a_gpu_limits_all_that_is_said(
+    gpu: bool, smoke: bool, begins: str
+) -> None:
+    records = make_records([study()], rounds=1) if gpu else make_records([study()], rounds=1, environment=CPU)
+    first, *rest = records
+    assert describe([*rest, replace(first, scale="smoke" if smoke else "full")]).warning.startswith(begins)
 
 
 def test_the_head_says_how_many_trials_that_ended_ok_are_judged_invalid(tmp_path: Path) -> None:
