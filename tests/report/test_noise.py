@@ -146,6 +146,7 @@ def test_one_wide_control_does_not_flatten_the_others() -> None:
     """An axis up to 3.74 showed intervals of 1% no wider than their signs."""
     dots = [bars.Dot(name=name, value=value, low=low, high=high) for name, value, low, high in WIDE]
     assert reach_of(dots) == pytest.approx(1.06 * 1.01), "nine tenths of ten intervals are nine"
+    assert reach_of([bars.Dot(name="below", value=0.9, low=0.8, high=0.95)]) == pytest.approx(1.25 * 1.01)
     axes = drawn(dots, reach_of(dots))
     assert (axes.get_xscale(), axes.get_xlim()) == ("log", pytest.approx((1 / 1.0706, 1.0706)))
     assert [text.get_text() for text in axes.texts] == ["0.50", "3.70"]
