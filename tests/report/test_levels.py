@@ -48,7 +48,7 @@ def test_points_of_the_estimator_are_told_apart_by_model(tmp_path: Path) -> None
 
 
 def test_no_two_entries_of_the_estimators_legend_look_alike() -> None:
-    spots = [Spot(group=f"model-{number}", x=8.0, y=4.0) for number in range(20) for _ in range(20 - number)]
+    spots = [Spot(group=f"model-{number}", x=8.0, y=4.0) for number in reversed(range(20)) for _ in range(20 - number)]
     figure = Figure()
     scatter.estimator(figure, spots, low=0.8, high=1.25)
     (legend,) = figure.legends

@@ -63,6 +63,9 @@ def test_a_control_says_which_offset_it_could_have_shown(tmp_path: Path) -> None
     # s = 0.0150: 3.8% by itself, 5.5% of two
     assert row_of(middling, "so-so")["control"] == "ok by itself"
     assert "1 of 2 could not have shown one of 5%" in part.sentences[1]
+    three = with_control("fine", (0.9999, 1.0, 1.0001)) + with_control("finer", (0.9998, 1.0, 1.0002))
+    usual = part_of(three + with_control("rough", (0.98, 1.0, 1.02)), tmp_path).sentences[1]
+    assert "The control in the middle could have shown an offset of 0.1%" in usual
     assert "The control in the middle could have shown an offset of 7.4%" in part.sentences[1]
 
 

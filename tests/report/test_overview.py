@@ -25,6 +25,7 @@ from harness.report.pictures import memory_picture
 from harness.report.stack import _pieces, stack_of, stack_part
 from harness.report.tables import study_table
 from harness.trial.outcome import Outcome
+from tests.judgement.claiming import CELL, make_claim, make_claims
 from tests.records import CellShape, StudyShape, make_records
 from tests.report import samples
 from tests.report.reading import Sketches
@@ -428,6 +429,17 @@ def test_memory_and_phases_are_drawn_at_the_point_that_a_claim_names(markdown: s
     for said in ("Peak memory in study attention at sequence_length=1024, largest of all trials.",
                  "Phases of a step in study attention at sequence_length=1024."):  # fmt: skip
         assert said in markdown.replace("\\_", "_")
+
+
+def test_studies_are_drawn_in_the_order_of_the_claims_each_at_the_point_of_its_first() -> None:
+    cell = CellShape(settings=CELL)
+    shapes = [StudyShape(name=name, cells=[cell], sweep=("batch_size", (2, 8, 4))) for name in ("b", "nobody's", "a")]
+    claims = make_claims(
+        make_claim(id="one", study="a", at={"batch_size": 4}), make_claim(id="two", study="a", at={"batch_size": 2}),
+        make_claim(id="three", study="b"),
+    )  # fmt: skip
+    found = _drawn(compare(make_records(shapes, rounds=3)).blocks, claims)
+    assert [(block.study, block.sweep["batch_size"]) for block in found] == [("a", 4), ("b", 8), ("nobody's", 8)]
 
 
 def test_without_a_named_point_the_largest_is_drawn() -> None:
