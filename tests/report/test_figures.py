@@ -77,8 +77,10 @@ def test_a_studio_draws_the_same_bytes_as_this_process(tmp_path: Path) -> None:
 
 def test_the_page_gets_each_figure_under_its_own_name_and_caption(tmp_path: Path) -> None:
     gallery = Gallery(folder=tmp_path, studio=Studio(), budget=2)
-    asked = [gallery.draw(job.path.name, f"Of {number}.", partial(bars.phases, cells={f"cell-{number}": {"forward": 1.0}}))
-             for number, job in enumerate(jobs(tmp_path, 3))]  # fmt: skip
+    asked = []
+    for number, job in enumerate(jobs(tmp_path, 3)):
+        drawing = partial(bars.phases, cells={f"cell-{number}": {"forward": 1.0}})
+        asked.append(gallery.draw(job.path.name, f"Of {number}.", drawing))
     assert asked[2] is None
     assert gallery.left_out == ["Of 2."]
     gallery.finish()
