@@ -525,7 +525,8 @@ def test_the_options_of_a_run_reach_it(stored: Path, handed: Handed) -> None:
     assert (plain.retries, plain.retry) == (2, frozenset()), "as the matrix states"
 
     said = claimbench(*base, "--time-budget", "25m", "--wall-limit", "90s", "--retries", "0", "--retry",
-                      "crash,timeout", "--rounds", "4", "--scale", "full", "--isolation", "spawn", cwd=stored)  # fmt: skip
+                      "crash,timeout", "--rounds", "4", "--scale", "full", "--isolation", "spawn",
+                      cwd=stored)  # fmt: skip
     assert said.code == 0
     how = handed.how["options"]
     assert (how.time_budget_seconds, how.wall_limit_seconds, how.retries) == (1500, 90, 0)

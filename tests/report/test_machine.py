@@ -140,6 +140,9 @@ def test_the_studies_and_their_rounds_are_those_of_the_trials() -> None:
     ]
     (smoke,) = [line for line in commands(make_records([one], rounds=3, scale="smoke")) if " run " in line]
     assert smoke == "claimbench run --matrix matrix.yaml --scale smoke --rounds 3 --study one"
+    mixed = [*make_records([one], rounds=3, scale="smoke"), *make_records([one], rounds=2)]
+    (whole,) = [line for line in commands(mixed) if " run " in line]
+    assert whole == "claimbench run --matrix matrix.yaml --rounds 3 --study one", "the most rounds, not the last one's"
     assert "claimbench run --matrix matrix.yaml" in commands([])
     checked = [replace(each, study="check-bf16-vs-fp32-123456") for each in records]
     assert not [line for line in commands(checked) if line.startswith("claimbench")], (

@@ -70,6 +70,11 @@ def test_a_point_that_trained_something_else_never_holds() -> None:
     assert sentence == "Holds at batch size 1 only; at 2 it is 2.50x (fast but different)."
 
 
+def test_a_point_whose_interval_ends_where_the_range_does_holds() -> None:
+    line = curve((1, 2.5, 2.0, 3.0), (2, 3.5, 3.0, 4.0))
+    assert where_it_holds(line, "batch_size", SPEEDUP, (2, 4)) == "Holds at every batch size measured (1 to 2)."
+
+
 def test_one_sided_ranges_and_statements() -> None:
     line = tight((1, 1.5), (2, 2.5))
     assert where_it_holds(line, "batch_size", SPEEDUP, (2, None)) == "Holds at batch size 2 only; at 1 it is 1.50x."
