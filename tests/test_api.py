@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ import harness
 from harness.cli import app
 from harness.environment import Environment
 from harness.errors import EnvironmentProblem, InputError, MatrixError, RecordsError
+from harness.experiment.study import Plan
 from harness.results.collect import Options
 from harness.results.launchers import Launcher, SeveralGpus, ThisMachine
 from harness.results.lines import write_lines
+from harness.results.store import Store
 from harness.trial import caller
 from harness.trial.nvml import Reading
 from tests.commands import SMALL_MATRIX
 from tests.judgement.claiming import make_claim, make_claims, study
-from tests.records import make_records
+from tests.records import CPU, make_records
 from tests.training import gpus
 
 RECORDS = make_records([study()], rounds=3)
@@ -187,3 +190,55 @@ def _put_on_device(monkeypatch: pytest.MonkeyPatch, *, used: bool, seen: bool) -
 
 def _run(**how: Any) -> object:
     return harness.run(harness.plan(environment=harness.machine("cpu")), "new.sqlite", **how)
+
+
+class Idle:
+    """A launcher, and a carrier, that runs nothing, and keeps the options that it is given."""
+
+    width = 1
+
+    def __init__(self) -> None:
+        self.options: Options | None = None
+
+    def machine(self, store: Path) -> Environment:
+        return CPU
+
+    def prepared(self, plan: Plan) -> Plan:
+        return plan
+
+    @contextmanager
+    def carrier(self, plan: Plan, store: Store, options: Options) -> Iterator[Idle]:
+        self.options = options
+        yield self
+
+    def leftovers(self) -> tuple[()]:
+        return ()
+
+    def carry(self, rounds: object, desk: object) -> None: ...
+
+
+@pytest.mark.parametrize(("how", "arguments", "retries"), [
+    ({}, ("run", "--matrix", "matrix.yaml"), 2),
+    ({"arguments": ("run", "--study", "x"), "options": Options(retries=5)}, ("run", "--study", "x"), 5),
+])  # fmt: skip
+def test_a_run_is_kept_with_its_command_and_its_end_and_tries_again_as_the_matrix_says(
+    stored: Path, how: dict[str, Any], arguments: tuple[str, ...], retries: int
+) -> None:
+    Path("matrix.yaml").write_text(SMALL_MATRIX.replace("rounds: 3", "rounds: 3\nretries: 2", 1), encoding="utf-8")
+    launcher = Idle()
+    summary = harness.run(harness.plan(environment=CPU), "new.sqlite", launcher=launcher, **how)
+    assert (summary.launched, summary.left) == (0, summary.planned)
+    assert launcher.options is not None
+    assert launcher.options.retries == retries
+    with Store.open("new.sqlite") as kept:
+        (run,) = kept.runs()
+    assert run.arguments == arguments
+    assert run.finished_at is not None
+    assert run.finished_at >= run.started_at
+
+
+def test_only_a_folder_that_was_not_named_holds_what_its_report_is_on(stored: Path) -> None:
+    named = harness.render("t.jsonl", "named", figures=0).parent
+    free = harness.render("t.jsonl", figures=0).parent
+    assert not (named / "sources.txt").exists()
+    assert (free / "sources.txt").exists()

@@ -11,20 +11,27 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import typer
 
-from harness import options
-from harness.results.events import OnEvent, RunPlanned
+import harness
+from harness import Device as Device_
+from harness import options, running
+from harness.environment import Device, Environment
+from harness.errors import InputError
+from harness.experiment.study import Plan
+from harness.results.events import OnEvent, RunPlanned, Summary
 from harness.results.load import read_records
 from harness.results.record import Record
 from harness.results.store import Store
 from harness.trial.outcome import Outcome
 from tests.commands import ROOT, SMALL_MATRIX, claimbench, started
-from tests.records import make_records
+from tests.judgement.claiming import ONE_CLAIM
+from tests.records import CPU, make_records
 
 COMMANDS = ("run", "plan", "status", "report", "claims", "judge", "doctor", "export", "import")
 
@@ -480,6 +487,147 @@ harness.render(["results.sqlite"], "out", claims={str(ROOT / "claims.yaml")!r})
 assert "torch" not in sys.modules and "transformers" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], cwd=stored, check=True)
+
+
+@dataclass
+class Handed:
+    """What `claimbench run` hands to the public API; the store has trials, and nothing is launched."""
+
+    summary: Summary
+    plan: Plan | None = None
+    how: dict[str, Any] = field(default_factory=dict)
+    render: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, plan: Plan, store: Path, **how: Any) -> Summary:
+        self.plan, self.how = plan, how
+        return self.summary
+
+    def write(self, store: Path, **how: Any) -> Path:
+        self.render = how
+        return Path("report.html")
+
+
+@pytest.fixture
+def handed(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Handed:
+    found = Handed(Summary(planned=9, stored_before=9))
+    monkeypatch.setattr(harness, "run", found.run)
+    monkeypatch.setattr(harness, "render", found.write)
+    return found
+
+
+def test_the_options_of_a_run_reach_it(stored: Path, handed: Handed) -> None:
+    text = SMALL_MATRIX.replace("rounds: 3", "rounds: 3\nretries: 2", 1)
+    (stored / "matrix.yaml").write_text(text, encoding="utf-8")
+    base = ("run", "--device", "cpu", "--study", "optimizer")
+    assert claimbench(*base, cwd=stored).code == 0
+    plain = handed.how["options"]
+    assert (plain.time_budget_seconds, plain.wall_limit_seconds) == (None, None)
+    assert (plain.retries, plain.retry) == (2, frozenset()), "as the matrix states"
+
+    said = claimbench(*base, "--time-budget", "25m", "--wall-limit", "90s", "--retries", "0", "--retry",
+                      "crash,timeout", "--rounds", "4", "--scale", "full", "--isolation", "spawn",
+                      cwd=stored)  # fmt: skip
+    assert said.code == 0
+    how = handed.how["options"]
+    assert (how.time_budget_seconds, how.wall_limit_seconds, how.retries) == (1500, 90, 0)
+    assert how.retry == {Outcome.CRASH, Outcome.TIMEOUT}
+    assert handed.how["launcher"].isolation == "spawn"
+    assert handed.plan is not None
+    assert {(trial.block.study, trial.block.rounds) for trial in handed.plan.trials} == {("optimizer", 4)}
+    assert handed.plan.scale == "full"
+
+
+def test_the_report_of_a_run_is_on_the_claims_that_were_named(stored: Path, handed: Handed) -> None:
+    (stored / "mine.yaml").write_text(ONE_CLAIM.replace("matrix: matrix.yaml\n", ""), encoding="utf-8")
+    assert claimbench("run", "--device", "cpu", "--claims", "mine.yaml", cwd=stored).code == 0
+    assert list(handed.render["claims"].claims) == ["faster"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({}, 0, ""),
+        ({"interrupted": True}, 130, "stopped; what ran is kept in results.sqlite. To go on: claimbench run"),
+        ({"rounds_lost": 2}, 2, "rounds that were lost with their Slurm jobs: 2. What ran is kept in results.sqlite;"),
+        ({"rounds_lost": 2}, 2, "(--retries 2 sends such rounds again at once)"),
+    ],
+)
+def test_how_a_run_ends(stored: Path, handed: Handed, changes: dict[str, Any], code: int, words: str) -> None:
+    handed.summary = replace(handed.summary, **changes)
+    said = claimbench("run", "--device", "cpu", "--retries", "1", cwd=stored)
+    assert said.code == code
+    assert words in said.err
+    assert "report: report.html" in said.out
+
+
+@pytest.mark.parametrize(
+    ("option", "uuids"), [("all", ["GPU-a", "GPU-b", "GPU-c"]), ("0,2", ["GPU-a", "GPU-c"]), ("1", ["GPU-b"])]
+)
+def test_rounds_side_by_side_run_on_the_gpus_that_were_named(
+    stored: Path, handed: Handed, monkeypatch: pytest.MonkeyPatch, option: str, uuids: list[str]
+) -> None:
+    gpus = tuple(Device(index=place, name="H100", uuid=f"GPU-{name}", memory_bytes=80 << 30)
+                 for place, name in enumerate("abc"))  # fmt: skip
+    monkeypatch.setattr(harness, "machine", lambda device="auto": Environment(devices=gpus, cores=8))
+    for control, more in ((True, ()), (False, ("--no-sharing-control",))):
+        claimbench("run", "--gpus", option, *more, cwd=stored)
+        launcher = handed.how["launcher"]
+        assert [device.uuid for device in launcher.environment.devices] == uuids
+        assert launcher.control is control
+
+
+@pytest.mark.parametrize(("gpus", "device", "scale"), [(4, "auto", "full"), (0, "auto", "smoke"), (4, "cpu", "smoke")])
+def test_a_plan_for_a_cluster_is_at_full_scale_where_its_nodes_have_gpus(
+    folder: Path, gpus: int, device: Device_, scale: str
+) -> None:
+    where = running._cluster(device=device, isolation="zygote", gpus_per_node=gpus, nodes=1, time="1h")
+    assert (where.cluster.gpus_per_node, where.cluster.per_node) == ((0, gpus) if device == "cpu" else (gpus, None))
+    planned, _ = running._plan_for_cluster(
+        where, folder / "matrix.yaml", folder / "results.sqlite", study=None, rounds=None, scale="auto"
+    )
+    assert planned.scale == scale
+    assert not [trial for trial in planned.trials if trial.refusal], "of a node of which nothing is known all can run"
+
+
+def test_the_options_of_status_and_compare_count(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "18 trials at scale smoke" in claimbench("status", "--device", "cpu", cwd=stored).out
+    said = claimbench("status", "--device", "cpu", "--rounds", "4", "--scale", "full", cwd=stored)
+    assert "24 trials at scale full" in said.out
+    missing = claimbench("status", "--matrix", "gone.yaml", cwd=stored)
+    assert missing.code == 2
+    assert "gone.yaml" in missing.err
+    asked: list[str] = []
+
+    def machine(device: str = "auto") -> Environment:
+        asked.append(device)
+        return CPU
+
+    monkeypatch.setattr(harness, "machine", machine)
+    assert claimbench("status", "--device", "cpu", cwd=stored).code == 0
+    assert asked == ["cpu"]
+    same = claimbench("compare", "results.sqlite", "results.sqlite", "--threshold", "0", cwd=stored)
+    assert "(threshold 0%)" in same.out
+
+
+def test_the_options_of_a_check_reach_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[tuple[str, ...], dict[str, Any]]] = []
+
+    def check(*words: str, **how: Any) -> NoReturn:
+        given.append((words, how))
+        raise InputError("enough")
+
+    monkeypatch.setattr(harness, "check", check)
+    said = claimbench("check", "lora=8 >= 2x", "--workload", "tiny", "--budget", "5m", "--sweep", "batch_size=2,4",
+                      "--rounds", "4", "--wall-limit", "90s", "--device", "cpu", "--store", "own.sqlite",
+                      cwd=folder)  # fmt: skip
+    assert (said.code, said.err) == (2, "error: enough\n")
+    ((words, how),) = given
+    assert words == ("lora=8 >= 2x", "tiny")
+    wanted = {"budget_seconds": 300, "sweep": "batch_size=2,4", "rounds": 4, "wall_limit_seconds": 90, "device": "cpu",
+              "store": Path("own.sqlite")}  # fmt: skip
+    assert {name: how[name] for name in wanted} == wanted
+    claimbench("check", "lora=8 >= 2x", "--workload", "tiny", cwd=folder)
+    assert given[1][1]["budget_seconds"] == 600
 
 
 @pytest.mark.train

@@ -59,6 +59,12 @@ def test_the_report_says_how_many_differ_and_how_many_would_by_chance() -> None:
         "0.1; after Holm's correction: 1."
     )
     assert part.tables[0].rows[0][1] == "precision=bf16"
+    assert part.tables[0].rows[0][3] == "3, 3"
+    least, most = (
+        float(row[4].removesuffix("%")) for row in sorted(part.tables[0].rows, key=lambda row: row[1] != "control")
+    )
+    assert f"by {(least + most) / 2:.1f}% in the median and by {most:.1f}% at most." in sentence
+    assert [part.tables[0].columns[index] for index in sorted(part.tables[0].numeric)] == ["most over least", "p"]
     assert [row["cell"] for row in part.rows] == ["control", "precision=bf16"]
 
 

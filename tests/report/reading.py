@@ -1,10 +1,17 @@
-"""The page as a browser's parser sees it."""
+"""The page as a browser's parser sees it, and figures before they are drawn."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from harness.report.figures.drawing import Job
+from harness.report.figures.gallery import Gallery
+from harness.report.figures.studio import Studio
 
 #: Elements without an end tag.
 VOID = frozenset({"meta", "link", "br", "hr", "img", "input"})
@@ -60,3 +67,23 @@ def see(html: str) -> Seen:
     seen = Seen()
     seen.feed(html)
     return seen
+
+
+class Sketches(Studio):
+    """Draws nothing, and keeps what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: dict[str, Job] = {}
+
+    def ask(self, job: Job) -> None:
+        self.jobs[job.path.name] = job
+
+    def gallery(self) -> Gallery:
+        return Gallery(folder=Path(), studio=self)
+
+    def data(self, begins: str) -> dict[str, Any]:
+        """What the only figure is drawn from whose name begins so."""
+        (job,) = (job for name, job in self.jobs.items() if name.startswith(begins))
+        assert isinstance(job.drawing, partial)
+        return dict(job.drawing.keywords)

@@ -143,11 +143,18 @@ def test_more_rounds_do_not_settle_a_statement_on_which_rounds_disagree() -> Non
 
 def test_each_gpu_has_its_fastest_cell(claims: Claims) -> None:
     other = [replace(each, environment=_on("NVIDIA H200", each.environment)) for each in trials(1.3)]
-    lines = best_cells({"one": judge(trials(1.75), claims), "two": judge(other, claims)})
-    assert ["H200" in line for line in lines] == [False, True]
+    reports = {"one": judge(trials(1.75), claims), "two": judge(other, claims)}
+    lines = best_cells(reports)
+    assert ["H200" in line for line in lines] == [False, True], "most of the peak first"
+    assert best_cells(dict(reversed(reports.items()))) == lines
     assert not any("only" in line for line in lines)
     (line,) = best_cells({"one": judge(trials(1.75, rounds=1), claims)})
     assert "(1 round only)" in line
+
+
+def test_a_cpu_has_no_place_among_gpus(claims: Claims) -> None:
+    here = [replace(each, environment={**each.environment, "devices": []}) for each in trials(1.75)]
+    assert best_cells({"here": judge(here, claims)}) == []
 
 
 def _on(name: str, environment: dict[str, Any]) -> dict[str, Any]:

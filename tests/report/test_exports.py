@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,6 +41,45 @@ def test_a_run_is_a_cell_and_its_steps_are_rounds() -> None:
     assert len({run.name for run in found}) == 3
     assert sum(len(run.points) for run in found) == len(records) - 1, "a failed trial has no figures"
     assert all([point[0] for point in run.points] == sorted(point[0] for point in run.points) for run in found)
+
+
+def test_a_run_has_the_trials_that_count_of_one_machine_in_the_order_of_its_rounds() -> None:
+    records = make_records([SHAPE], rounds=3)
+    there = [replace(each, fingerprint="2" * 16) for each in records]
+    replaced = [replace(each, superseded=True) for each in records]
+    found = runs(reversed([*records, *there, *replaced]))
+    assert len(found) == 2 * len(runs(records)), "another machine is another run"
+    assert {tuple(point[0] for point in run.points) for run in found} == {(1, 2, 3)}
+
+
+def test_mlflow_is_told_the_round_and_the_time_in_milliseconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+
+    class Client:
+        """Takes what mlflow's would; `log_metric` counts in milliseconds (mlflow.client.MlflowClient.log_metric)."""
+
+        def __init__(self, tracking_uri: str) -> None:
+            assert tracking_uri == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
+
+        def get_experiment_by_name(self, name: str) -> SimpleNamespace:
+            return SimpleNamespace(experiment_id=name)
+
+        def create_run(self, experiment: str, run_name: str) -> SimpleNamespace:
+            return SimpleNamespace(info=SimpleNamespace(run_id=run_name))
+
+        def log_param(self, *_: object) -> None: ...
+
+        def set_terminated(self, *_: object) -> None: ...
+
+        def log_metric(self, _: str, name: str, value: float, *, timestamp: int, step: int) -> None:
+            if name == "perf/epoch_tokens_per_second":
+                told.append((step, timestamp))
+
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Client))
+    first, *_ = records = [each for each in make_records([SHAPE], rounds=3) if each.arm == "baseline"]
+    assert export(records, "mlflow", tmp_path) == 1
+    assert [step for step, _ in told] == [1, 2, 3]
+    assert told[0][1] == round(1000 * datetime.fromisoformat(first.started_at).timestamp())
 
 
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from matplotlib.text import Text
 from harness.judgement.metrics import METRICS
 from harness.report.figures import bars, curves, scatter, style
 from harness.report.figures.drawing import Job, write
-from harness.report.figures.gallery import INLINE_LIMIT_BYTES
+from harness.report.figures.gallery import INLINE_LIMIT_BYTES, Gallery
 from harness.report.figures.scatter import Spot
 from harness.report.figures.studio import Studio
 from harness.report.pictures import extrapolated
@@ -73,6 +73,22 @@ def test_a_studio_draws_the_same_bytes_as_this_process(tmp_path: Path) -> None:
     assert len(set(ours)) == 5
     for file in (tmp_path / "here").iterdir():
         assert (tmp_path / "studio" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_the_page_gets_each_figure_under_its_own_name_and_caption(tmp_path: Path) -> None:
+    gallery = Gallery(folder=tmp_path, studio=Studio(), budget=2)
+    asked = []
+    for number, job in enumerate(jobs(tmp_path, 3)):
+        drawing = partial(bars.phases, cells={f"cell-{number}": {"forward": 1.0}})
+        asked.append(gallery.draw(job.path.name, f"Of {number}.", drawing))
+    assert asked[2] is None
+    assert gallery.left_out == ["Of 2."]
+    gallery.finish()
+    for number, picture in enumerate(asked[:2]):
+        assert picture is not None
+        inline = gallery.inline(picture)
+        assert f">cell-{number}<" in inline
+        assert f'aria-label="Of {number}."' in inline
 
 
 def test_a_studio_that_was_not_opened_draws_in_this_process(tmp_path: Path) -> None:

@@ -84,6 +84,17 @@ def test_the_plot_puts_band_and_interval_on_one_axis() -> None:
     assert "claimed 1 to 3; measured 2, interval 1.5 to 2.5" in drawn
 
 
+def test_the_plot_shows_the_whole_interval_and_no_change_where_they_lie_outside_of_what_is_claimed() -> None:
+    """0 to 5 with 12% room on each side: -0.6 to 5.6 over 134 pixels."""
+    drawn = range_plot(verdict(4, 1, 3, (3.5, 5)), neutral=0)
+    x = {value: pytest.approx(8 + 134 * (value + 0.6) / 6.2, abs=0.06) for value in (0, 3.5, 4, 5)}
+    places = {name: [float(each) for each in re.search(pattern, drawn).groups()] for name, pattern in (  # type: ignore[union-attr]
+        ("dot", r'cx="([\d.]+)"'), ("neutral", r'class="neutral" d="M([\d.]+) '),
+        ("whisker", r'class="whisker good" d="M([\d.]+) [\d.]+H([\d.]+)M'),
+    )}  # fmt: skip
+    assert places == {"dot": [x[4]], "neutral": [x[0]], "whisker": [x[3.5], x[5]]}
+
+
 def test_the_plot_of_an_open_range_reaches_the_edge_and_none_without_a_value() -> None:
     drawn = range_plot(verdict(2, 1.5, None, None), neutral=1)
     assert 'class="neutral"' in drawn

@@ -55,7 +55,22 @@ def test_different_gpus_are_different_machines() -> None:
 
 def test_a_processor_beside_a_gpu_is_a_machine_of_its_own() -> None:
     records = [*make_records([study()], rounds=1, environment=CPU), *with_gpus("H100", "a")]
-    assert set(describe(records).title.split("; ")) == {"H100", "CPU only: Synthetic CPU, 2 cores"}
+    machine = describe(records)
+    assert set(machine.title.split("; ")) == {"H100", "CPU only: Synthetic CPU, 2 cores"}
+    assert machine.warning == "Trials of 2 different machines are shown; pairs never mix them."
+
+
+@pytest.mark.parametrize(("gpu", "smoke", "begins"), [
+    (True, True, "Smoke scale: this run shows that every part works."),
+    (False, True, "Smoke scale on a CPU: this run shows that every part works."),
+    (False, False, "Run on a CPU: this run shows that every part works."),
+])  # fmt: skip
+def test_a_single_trial_of_the_smoke_scale_or_none_on_a_gpu_limits_all_that_is_said(
+    gpu: bool, smoke: bool, begins: str
+) -> None:
+    records = make_records([study()], rounds=1) if gpu else make_records([study()], rounds=1, environment=CPU)
+    first, *rest = records
+    assert describe([*rest, replace(first, scale="smoke" if smoke else "full")]).warning.startswith(begins)
 
 
 def test_the_head_says_how_many_trials_that_ended_ok_are_judged_invalid(tmp_path: Path) -> None:
@@ -125,6 +140,9 @@ def test_the_studies_and_their_rounds_are_those_of_the_trials() -> None:
     ]
     (smoke,) = [line for line in commands(make_records([one], rounds=3, scale="smoke")) if " run " in line]
     assert smoke == "claimbench run --matrix matrix.yaml --scale smoke --rounds 3 --study one"
+    mixed = [*make_records([one], rounds=3, scale="smoke"), *make_records([one], rounds=2)]
+    (whole,) = [line for line in commands(mixed) if " run " in line]
+    assert whole == "claimbench run --matrix matrix.yaml --rounds 3 --study one", "the most rounds, not the last one's"
     assert "claimbench run --matrix matrix.yaml" in commands([])
     checked = [replace(each, study="check-bf16-vs-fp32-123456") for each in records]
     assert not [line for line in commands(checked) if line.startswith("claimbench")], (

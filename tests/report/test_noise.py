@@ -20,9 +20,11 @@ from harness.report.noise import noise_part, reach_of
 from harness.report.part import Part
 from harness.report.tables import notes
 from harness.results.record import Record
+from harness.trial.outcome import Outcome
 from tests.judgement.claiming import make_claim, verdict_on
 from tests.judgement.claiming import study as precision
 from tests.records import STARTED, StudyShape, make_records
+from tests.report.reading import Sketches
 from tests.shapes import H100
 
 
@@ -61,6 +63,9 @@ def test_a_control_says_which_offset_it_could_have_shown(tmp_path: Path) -> None
     # s = 0.0150: 3.8% by itself, 5.5% of two
     assert row_of(middling, "so-so")["control"] == "ok by itself"
     assert "1 of 2 could not have shown one of 5%" in part.sentences[1]
+    three = with_control("fine", (0.9999, 1.0, 1.0001)) + with_control("finer", (0.9998, 1.0, 1.0002))
+    usual = part_of(three + with_control("rough", (0.98, 1.0, 1.02)), tmp_path).sentences[1]
+    assert "The control in the middle could have shown an offset of 0.1%" in usual
     assert "The control in the middle could have shown an offset of 7.4%" in part.sentences[1]
 
 
@@ -144,6 +149,7 @@ def test_one_wide_control_does_not_flatten_the_others() -> None:
     """An axis up to 3.74 showed intervals of 1% no wider than their signs."""
     dots = [bars.Dot(name=name, value=value, low=low, high=high) for name, value, low, high in WIDE]
     assert reach_of(dots) == pytest.approx(1.06 * 1.01), "nine tenths of ten intervals are nine"
+    assert reach_of([bars.Dot(name="below", value=0.9, low=0.8, high=0.95)]) == pytest.approx(1.25 * 1.01)
     axes = drawn(dots, reach_of(dots))
     assert (axes.get_xscale(), axes.get_xlim()) == ("log", pytest.approx((1 / 1.0706, 1.0706)))
     assert [text.get_text() for text in axes.texts] == ["0.50", "3.70"]
@@ -164,6 +170,37 @@ def test_an_axis_goes_five_per_cent_each_way_however_quiet_the_machine() -> None
 )
 def test_the_axis_has_round_numbers_on_it(reach: float, shown: list[float]) -> None:
     assert controls.ticks(reach) == shown
+
+
+def test_the_figure_shows_the_controls_furthest_from_1_and_marks_those_that_stand_out() -> None:
+    quiet = [each for place in range(30) for each in with_control(f"q-{place:02}", (0.99 - place / 1e4, 1.0, 1.01))]
+    loud = with_control("loud", (1.04, 1.05, 1.06))
+    sketches = Sketches()
+    part = noise_part(compare([*quiet, *loud]).blocks, sketches.gallery())
+    assert not part.sentences[1].startswith("Suspect")
+    drawn = sketches.data("noise-floor")["values"]
+    assert [dot.name for dot in drawn] == ["loud", *(f"q-{place:02}" for place in range(29, 2, -1))]
+    assert [dot.name for dot in drawn if dot.marked] == ["loud"]
+    # ln: mean 0.04875, s 0.00953, t(0.975, 2)/√3 = 2.484: up to 1.0751
+    assert part.sentences[0] == "31 controls; the interval of the widest reaches 7.5% from 1."
+    assert "the 28 furthest from 1 of 31" in part.pictures[0].caption
+    assert len(part.tables[0].rows) == len(part.rows) == 31
+
+
+def test_rounds_of_a_control_are_those_in_which_it_made_a_pair(tmp_path: Path) -> None:
+    records = with_control("short", (0.995, 1.0, 1.005))
+    crashed = [
+        replace(each, outcome=Outcome.CRASH, tokens_per_second=None) if each.control and each.round == 3 else each
+        for each in records
+    ]
+    assert row_of(part_of(records, tmp_path), "short")["rounds"] == "3"
+    assert row_of(part_of(crashed, tmp_path), "short")["rounds"] == "2"
+
+
+def test_what_a_control_could_have_shown_stands_in_the_table_as_well(tmp_path: Path) -> None:
+    part = part_of(with_control("fine", (0.9999, 1.0, 1.0001)) + with_control("rough", (0.98, 1.0, 1.02)), tmp_path)
+    rough = next(row for row in part.rows if row["study"] == "rough")
+    assert (rough["offset_shown"], rough["offset_shown_corrected"]) == pytest.approx((0.0510, 0.0743), abs=0.001)
 
 
 @pytest.mark.parametrize(("rounds", "said"), [(1, False), (3, True)])

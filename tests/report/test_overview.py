@@ -25,8 +25,10 @@ from harness.report.pictures import memory_picture
 from harness.report.stack import _pieces, stack_of, stack_part
 from harness.report.tables import study_table
 from harness.trial.outcome import Outcome
+from tests.judgement.claiming import CELL, make_claim, make_claims
 from tests.records import CellShape, StudyShape, make_records
 from tests.report import samples
+from tests.report.reading import Sketches
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +51,39 @@ def test_cells_of_one_device_and_of_two_are_no_rivals(tmp_path: Path) -> None:
     assert [len(table.rows) for table in part.tables] == [1, 1]
 
 
+def test_the_front_is_numbered_by_rising_memory_in_figure_and_table_alike() -> None:
+    cells = [CellShape(settings={"batch_size": 16}, ratio=2.0), CellShape(settings={"precision": "bf16"}, ratio=1.5),
+             CellShape(settings={"precision": "tf32"}, ratio=1.2)]  # fmt: skip
+    gib = {"baseline": 8, "control": 1, "batch_size=16": 16, "precision=bf16": 4, "precision=tf32": 6}
+    records = [replace(each, peak_reserved_bytes=gib[each.arm] << 30)
+               for each in make_records([StudyShape(name="one", cells=cells)], rounds=3, spread=0.0001)]  # fmt: skip
+    sketches = Sketches()
+    part = frontier_part(compare(records).blocks, sketches.gallery())
+    (table,) = part.tables
+    assert [(row[0], row[2], row[4]) for row in table.rows] == [
+        ("1", "precision=bf16", "4.00 GiB"), ("2", "batch_size=16", "16.00 GiB"),
+    ]  # fmt: skip
+    assert {row["cell"]: (row["peak_reserved_gib"], row["front"]) for row in part.rows} == {
+        "baseline": (8, False), "batch_size=16": (16, True), "precision=bf16": (4, True), "precision=tf32": (6, False),
+    }  # fmt: skip
+    drawn = sketches.data("pareto-")
+    assert [(each.label, each.x) for each in drawn["front"]] == [("1", 4), ("2", 16)]
+    assert [(each.x, each.y) for each in drawn["spots"]] == [
+        (row["peak_reserved_gib"], row["tokens_per_second"]) for row in part.rows
+    ]
+
+
 def test_the_fastest_cell_of_a_model_is_told_with_its_peak_and_its_step() -> None:
     shapes = [StudyShape(name=name, cells=[CellShape(settings={"compile": "default"}, ratio=ratio)])
               for name, ratio in (("slow", 1.5), ("fast", 2.0))]  # fmt: skip
     shapes.append(StudyShape(name="alone", kind="attention-only", cells=[CellShape(settings={"attention": "eager"})]))
     seconds = {"matrix_products": 0.06, "attention": 0.03, "idle": 0.0095, "copies": 0.0005}
-    records = [replace(each, mfu=0.5, figures={"breakdown": {"seconds": seconds, "step_seconds": 0.1}})
+    records = [replace(each, mfu=0.5, figures={"breakdown": {"seconds": seconds, "step_seconds": 0.1}},
+                       peak_reserved_bytes=5 << 30, peak_allocated_bytes=4 << 30)
                for each in make_records(shapes, rounds=3)]  # fmt: skip
     part = fastest_part(compare(records).blocks)
+    assert part.tables[0].columns[6:8] == ("MFU", "reserved")
+    assert part.tables[0].rows[0][6:8] == ("50.0%", "5.00 GiB")
     (row,) = part.rows
     assert (row["study"], row["mfu"], row["attention_share"]) == ("fast", 0.5, pytest.approx(0.3))
     assert "compile=default" in str(row["cell"])
@@ -73,6 +100,15 @@ def test_a_cell_that_trains_something_else_is_not_the_fastest() -> None:
               for each in records]  # fmt: skip
     (row,) = fastest_part(compare(astray).blocks).rows
     assert "attention=sdpa-flash" in str(row["cell"])
+
+
+def test_the_fastest_on_two_devices_is_no_rival_of_the_one_on_one_and_a_control_is_none_at_all() -> None:
+    two = CellShape(settings={"parallel": "ddp", "devices": 2}, ratio=1.9)
+    (block,) = compare(make_records([StudyShape(name="one", cells=[two])], rounds=3, control_ratio=1.2)).blocks
+    rows = fastest_part([block]).rows
+    assert [row["device"] for row in rows] == ["NVIDIA H100 80GB HBM3", "2 × NVIDIA H100 80GB HBM3"]
+    speeds = {arm.name: arm.tokens_per_second for arm in block.arms}
+    assert [row["tokens_per_second"] for row in rows] == [speeds["baseline"], speeds[block.arms[2].name]]
 
 
 def test_a_profile_of_another_step_than_was_measured_is_not_shown() -> None:
@@ -255,6 +291,28 @@ def test_a_combination_over_its_parts_counts_the_noise_of_the_parts_too() -> Non
     assert other.over.low < 1 < other.over.high
 
 
+def test_combinations_are_counted_by_what_they_gave_against_the_product_of_their_parts() -> None:
+    """Each part alone is twice as fast, so that their product is 4x: one gives 3x, one 5x, one 4x, one ran once."""
+    parts = ("compile=default", "attention=sdpa-flash", "checkpointing=full", "optimizer=fused")
+    alone = {part: [200, 200, 200] for part in parts}
+    first, *others = parts
+    together = {f"{first} {other}": speeds for other, speeds in zip(others, (
+        [300, 300, 300], [500, 500, 500], [380, 420, 400]), strict=True)}  # fmt: skip
+    once = {f"{others[0]} {others[1]}": [400, None, None]}
+    sketches = Sketches()
+    block = rounds_of({"baseline": [100, 100, 100], **alone, **together, **once})
+    part = interactions_part([block], sketches.gallery())
+    assert part.sentences[0].startswith(
+        "Study own: of 4 combinations, 1 gave less than the product of the parts, 1 more, 1 the same within the "
+        "interval, 1 not run together in two rounds;"
+    )
+    drawn = {
+        frozenset(dot.name.split()): (dot.value, product) for dot, product in sketches.data("interactions")["pairs"]
+    }
+    assert drawn[frozenset((first, others[0]))] == pytest.approx((3.0, 4.0))
+    assert drawn[frozenset((first, others[1]))] == pytest.approx((5.0, 4.0))
+
+
 def test_a_stack_less_one_says_what_each_piece_is_worth_to_the_whole(tmp_path: Path) -> None:
     block = rounds_of(LESS_ONE)
     (whole,) = wholes_of([block])
@@ -371,6 +429,17 @@ def test_memory_and_phases_are_drawn_at_the_point_that_a_claim_names(markdown: s
     for said in ("Peak memory in study attention at sequence_length=1024, largest of all trials.",
                  "Phases of a step in study attention at sequence_length=1024."):  # fmt: skip
         assert said in markdown.replace("\\_", "_")
+
+
+def test_studies_are_drawn_in_the_order_of_the_claims_each_at_the_point_of_its_first() -> None:
+    cell = CellShape(settings=CELL)
+    shapes = [StudyShape(name=name, cells=[cell], sweep=("batch_size", (2, 8, 4))) for name in ("b", "nobody's", "a")]
+    claims = make_claims(
+        make_claim(id="one", study="a", at={"batch_size": 4}), make_claim(id="two", study="a", at={"batch_size": 2}),
+        make_claim(id="three", study="b"),
+    )  # fmt: skip
+    found = _drawn(compare(make_records(shapes, rounds=3)).blocks, claims)
+    assert [(block.study, block.sweep["batch_size"]) for block in found] == [("a", 4), ("b", 8), ("nobody's", 8)]
 
 
 def test_without_a_named_point_the_largest_is_drawn() -> None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.judgement.claims import Claim
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement, Word
 from harness.report import render_report
-from harness.report.claim_page import claim_pages, primary_block
+from harness.report.claim_page import ClaimPage, claim_pages, primary_block
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
-from harness.report.tables import notes, study_table
+from harness.report.tables import notes, studies, study_table
+from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, make_claim, make_claims, study
 from tests.judgement.test_several_cells import limit, sharded
 from tests.records import CPU, CellShape, make_records
 from tests.report import samples
 from tests.report.reading import see
+from tests.report.test_why import with_breakdown
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -71,6 +75,91 @@ def test_a_claim_has_its_place_its_origin_and_its_proof(html: str) -> None:
     ):  # fmt: skip
         assert words in text, words
     assert 'lang="zh"' in section
+
+
+def section(html: str, claim: str) -> str:
+    return html[html.index(f'<article class="claim" id="claim-{claim}"') :].split("</article>", maxsplit=1)[0]
+
+
+def of_markdown(markdown: str, claim: str) -> str:
+    return markdown.replace("\\", "")[markdown.replace("\\", "").index(f"### {claim}: ") :].split("\n### ", maxsplit=1)[
+        0
+    ]
+
+
+def test_links_of_a_claim_lead_to_what_they_name(html: str) -> None:
+    low, high = section(html, "flash-low"), section(html, "flash-high")
+    assert '<a href="#study-attention">whole study</a>' in low
+    assert '<a href="#claim-flash-high">flash-high</a>: Flash gives 2 to 4 times.' in low
+    assert 'stand in <a href="#claim-flash-low">flash-low</a>.' in high, "the same loss curves are drawn once"
+    sides = html[html.index('id="contradictions"') : html.index('id="sections"')]
+    for name, document in (("flash-low", "D1"), ("flash-high", "D2 table")):
+        assert re.search(f'<a href="#claim-{name}">{name}</a> \\({document}', sides)
+
+
+def test_a_section_says_scope_and_other_baseline_and_how_to_measure_it_again(html: str, markdown: str) -> None:
+    for name, words in (
+        ("amp-speed", ("Against the other baseline", "precision=tf32: inert in 3 of 3 rounds", "Helped at all",
+                       "claimbench run --study precision", "Was judged at batch_size=2.")),
+        ("flash-high", ("Scope", "holds at 2, fails at 2 of 4 points", "claimbench run --study attention")),
+    ):  # fmt: skip
+        page, text = see(section(html, name)).text, of_markdown(markdown, name).replace("`", "")
+        for each in words:
+            assert each in page, each
+            assert each in text, each
+    assert "Evidence that the setting was in effect" in section(html, "amp-speed")
+    assert "| precision | precision seen | 3 of 3 trials |" in of_markdown(markdown, "amp-speed")
+
+
+def test_an_open_verdict_says_the_rounds_that_would_settle_it(tmp_path: Path) -> None:
+    known = make_claims(make_claim())
+    records = make_records([study(CellShape(settings=CELL, ratio=1.5))], rounds=3, spread=0.02)
+    judgement, folder = samples.render(records, known, tmp_path)
+    (verdict,) = judgement.verdicts
+    assert verdict.rounds_needed not in (None, verdict.rounds)
+    text = see(section((folder / "report.html").read_text(encoding="utf-8"), "it")).text
+    assert f"Rounds that would settle it{verdict.rounds_needed}" in text
+    assert "Measured, 3 rounds" in text
+
+
+def test_a_row_of_the_claims_has_everything_below_its_head(html: str) -> None:
+    table = html[html.index('<table class="claims') :].split("</table>", maxsplit=1)[0]
+    heads = [see(each).text for each in re.findall('<th scope="col".*?</th>', table)]
+    assert heads == ["Claim", "Verdict", "Claimed", "Measured", "Range", "Helped", "Document"]
+    rows = re.findall('<tr><th scope="row".*?</tr>', table, flags=re.DOTALL)
+    first = [see(each).text for each in re.findall("<t[hd].*?</t[hd]>", rows[0], flags=re.DOTALL)]
+    assert first[0].startswith("amp-speed")
+    assert first[1].endswith("confirmed")
+    assert first[2] == "speedup 1.5x to 2x"
+    assert first[3].startswith("1.75x [")
+    assert first[5:] == ["yes", "D1 §1C"]
+    assert ["<svg" in row for row in rows] == [True, True, True, False]
+    ranks = [re.findall('<td data-sort="(\\d+)"', row)[0] for row in rows]
+    assert list(map(int, ranks)) == [0, 3, 2, 12], "by the weight of the word: confirmed, above, below, not run"
+
+
+def test_what_a_page_leaves_out_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.report.page.BLOCKS_SHOWN", 6)
+    monkeypatch.setattr("harness.report.page.EXCLUDED_SHOWN", 1)
+    _, folder = samples.render(samples.run(), samples.claims(), tmp_path)
+    html, markdown = ((folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
+    for page in (re.sub("</?code>", "", html), markdown):
+        assert "2 more blocks in tables/cells.csv." in page, "precision, four of attention, stack, factorial, less-one"
+        assert "1 more row in tables/excluded.csv." in page, "one cell inert, one out of memory"
+
+
+def test_what_a_kind_measures_and_what_went_wrong_stand_with_their_study(tmp_path: Path) -> None:
+    failed = CellShape(settings={"precision": "tf32"}, outcome=Outcome.OOM)
+    records = [replace(each, figures={"start_seconds": 0.25, "seen_sha256": "ab"}, warnings=["a word"])
+               for each in make_records([study(CellShape(settings=CELL), failed)], rounds=3)]  # fmt: skip
+    _, folder = samples.render(records, make_claims(make_claim()), tmp_path)
+    html, markdown = ((folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
+    for page in (see(html[html.index('id="studies"') :]).text, markdown[markdown.index("## Studies") :]):
+        assert "start seconds" in page
+        assert "250 ms" in page
+        assert "sha256" not in page
+        assert "a word (3 of 3 rounds)" in page
+        assert "oom in 3 of 3 rounds" in page
 
 
 def test_a_claim_that_was_not_run_says_what_to_run(html: str) -> None:
@@ -236,3 +325,66 @@ def test_what_was_judged_in_the_smoke_scale_names_it_and_the_point_that_ran(tmp_
     (page,) = claim_pages(judge(make_records([shape], environment=CPU, scale="smoke"), known), known, gallery)
     where = "at sequence_length=64, on Synthetic CPU, in the smoke scale (tiny shapes)"
     assert page.comparison == f"precision=bf16 against baseline in study precision {where}"
+
+
+def page_of(claim: Claim, judgement: Judgement, folder: Path) -> ClaimPage:
+    """The section of the only claim; no figure is drawn."""
+    (page,) = claim_pages(judgement, make_claims(claim), Gallery(folder=folder, studio=Studio(), budget=0))
+    return page
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"metric": "peak_ratio", "range": [0.5, 1]}, ", reserved memory, on "),
+        ({"metric": "peak_ratio", "range": [0.5, 1], "view": "allocated"}, ", allocated memory, on "),
+        ({"metric": "tokens_per_second", "range": [1, 2]}, "precision=bf16 in study precision, on "),
+        ({"baseline": {"precision": "tf32"}}, "precision=bf16 against precision=tf32 in study precision, on "),
+    ],
+)
+def test_what_was_compared_names_the_view_and_the_baseline_where_they_count(
+    fields: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    claim = make_claim(**fields)
+    cells = CellShape(settings=CELL, ratio=1.75), CellShape(settings={"precision": "tf32"}, ratio=1.2)
+    page = page_of(claim, judge(make_records([study(*cells)], rounds=3), make_claims(claim)), tmp_path)
+    assert words in page.comparison
+
+
+def test_what_was_judged_at_a_point_that_the_claim_does_not_name_says_which(tmp_path: Path) -> None:
+    claim = make_claim()
+    found = judge(make_records([study(sweep=("sequence_length", (4096,)))], rounds=3), make_claims(claim))
+    assert " in study precision at sequence_length=4096, on " in page_of(claim, found, tmp_path).comparison
+
+
+def test_a_claim_shows_its_own_study_and_leads_to_it(tmp_path: Path) -> None:
+    claim = make_claim(study="Precision_of all")
+    found = judge(make_records([study(name="Precision_of all")], rounds=3), make_claims(claim))
+    page = page_of(claim, found, tmp_path)
+    (shown,) = studies(found.blocks)
+    assert page.study_anchor == shown.anchor
+    assert page.measured is not None
+
+    (block,) = found.blocks
+    other = replace(found, blocks=(replace(block, another="its matrix has other cells"),))
+    page = page_of(claim, other, tmp_path)
+    assert (page.study_anchor, page.measured, page.why) == ("", None, None)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "cells"),
+    [
+        ({}, ["baseline", "precision=bf16"]),
+        ({"precision": "fp32"}, ["baseline", "precision=bf16"]),
+        ({"precision": "tf32"}, ["baseline", "precision=tf32", "precision=bf16"]),
+    ],
+)
+def test_where_the_time_went_begins_with_what_the_cell_is_held_against(
+    baseline: dict[str, str], cells: list[str], tmp_path: Path
+) -> None:
+    shapes = CellShape(settings=CELL, ratio=1.75), CellShape(settings={"precision": "tf32"}, ratio=1.2)
+    claim = make_claim(baseline=baseline)
+    records = [with_breakdown(each, matrix_products=100.0) for each in make_records([study(*shapes)], rounds=3)]
+    page = page_of(claim, judge(records, make_claims(claim)), tmp_path)
+    assert page.why is not None
+    assert [row[0] for row in page.why.rows] == cells

@@ -49,6 +49,26 @@ def test_a_cost_that_moves_figures_is_a_warning() -> None:
     assert "Warning" not in sentence(records(free))
 
 
+def test_trials_that_were_replaced_do_not_count() -> None:
+    slow = {number: (gpu, 1.0, 1.0, 5.0) for number, (gpu, *_) in ROUNDS.items()}
+    both = [*records(ROUNDS), *(replace(each, superseded=True) for each in records(slow))]
+    assert sentence(both) == sentence(records(ROUNDS))
+
+
+def test_a_cost_that_may_be_none_is_no_warning() -> None:
+    """0.95 to 1.00 of the speed: the interval reaches beyond 0.98."""
+    near = {
+        1: ("GPU-0", 1000.0, 1000.0, 950.0),
+        2: ("GPU-0", 1000.0, 1000.0, 1000.0),
+        3: ("GPU-0", 1000.0, 1000.0, 980.0),
+    }
+    found = cost(records(near))
+    assert found is not None
+    assert found.low is not None
+    assert found.low < 0.98
+    assert "Warning" not in sentence(records(near))
+
+
 def test_without_the_control_nothing_is_said() -> None:
     assert sentence(many_records(20)) == ""
     assert gpus_apart(many_records(20)) is None

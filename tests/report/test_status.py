@@ -16,7 +16,7 @@ from harness.results.record import Record
 from harness.results.rounds import rounds_of
 from harness.results.store import Store
 from harness.trial.outcome import Outcome
-from tests.records import CPU, H100, make_records
+from tests.records import A100, CPU, H100, make_records
 from tests.results.plans import a_block, a_plan
 
 TEMPLATE = make_records(rounds=1)[0]
@@ -93,6 +93,14 @@ def test_trials_of_another_machine_stand_apart_and_say_which() -> None:
     assert f"({H100.devices[0].name})" in theirs.title
     assert "does not count for a run here" in theirs.title
     assert [(each.complete, each.rounds, each.missing) for each in theirs.blocks] == [(3, 3, None)]
+
+
+def test_each_other_machine_has_a_section_with_its_own_blocks() -> None:
+    _, *others = sections([*trials(H100), *trials(A100)], PLAN, CPU)
+    assert [[block.device for block in each.blocks] for each in others] == [
+        [H100.devices[0].name], [A100.devices[0].name],
+    ]  # fmt: skip
+    assert [each.blocks[0].device in each.title for each in others] == [True, True]
 
 
 def test_blocks_of_no_plan_come_last_and_alone_without_a_matrix() -> None:

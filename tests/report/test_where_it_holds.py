@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.judgement.blocks import compare
 from harness.judgement.claims import Claim
 from harness.judgement.judge import judge
 from harness.judgement.judged import BlockResult
@@ -17,6 +18,7 @@ from harness.report.details import details
 from harness.report.families import families
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
+from harness.report.measure import Reading, measured
 from harness.report.pictures import sweep_picture
 from harness.report.sweeps import Curve, Point, sweeps_of, where_it_holds
 from harness.results.record import Record
@@ -66,6 +68,11 @@ def test_a_point_that_trained_something_else_never_holds() -> None:
     line = Curve(name="flash", points=points, absent=(), primary=True)
     sentence = where_it_holds(line, "batch_size", SPEEDUP, (2, 4))
     assert sentence == "Holds at batch size 1 only; at 2 it is 2.50x (fast but different)."
+
+
+def test_a_point_whose_interval_ends_where_the_range_does_holds() -> None:
+    line = curve((1, 2.5, 2.0, 3.0), (2, 3.5, 3.0, 4.0))
+    assert where_it_holds(line, "batch_size", SPEEDUP, (2, 4)) == "Holds at every batch size measured (1 to 2)."
 
 
 def test_one_sided_ranges_and_statements() -> None:
@@ -157,6 +164,45 @@ def test_a_point_that_crosses_a_bound_does_not_look_as_if_it_stood_on_it() -> No
     line = Curve(name="full", points=points, absent=(), primary=True)
     sentence = where_it_holds(line, "batch_size", METRICS["step_time_ratio"], (1.2, 1.3))
     assert sentence == "Holds at batch size 8 only; at 24 it is 1.204x [1.198x, 1.21x] (undecided)."
+
+
+def test_a_point_without_a_figure_says_what_became_of_the_cell_or_of_what_it_is_held_against() -> None:
+    (block,) = compare(make_records([study()], rounds=3)).blocks
+    out_of_memory = [
+        replace(each, outcome=Outcome.OOM, tokens_per_second=None) if each.arm == "baseline" else each
+        for each in make_records([study()], rounds=3)
+    ]
+    (without,) = compare(out_of_memory).blocks
+    cell = {"precision": "bf16"}
+    assert measured(block, cell, {}, SPEEDUP, "reserved").absent == ""
+    assert measured(without, cell, {}, SPEEDUP, "reserved").absent == "oom"
+    assert measured(block, {"precision": "tf32"}, {}, SPEEDUP, "reserved") == Reading()
+
+
+@pytest.mark.parametrize(("metric", "different"), [("speedup", True), ("tokens_per_second", False)])
+def test_only_figures_that_parity_gates_are_those_of_something_else(metric: str, different: bool) -> None:
+    strayed = CellShape(settings={"precision": "bf16"}, ratio=1.75, loss_shift=1.0)
+    (block,) = compare(make_records([study(strayed)], rounds=3)).blocks
+    found = measured(block, {"precision": "bf16"}, {}, METRICS[metric], "reserved")
+    assert found.interval is not None
+    assert found.different is different
+
+
+def test_the_list_of_points_shows_each_interval_as_the_sentence_does() -> None:
+    verdict = judge(make_records([study()], rounds=3), make_claims(make_claim(range=[1.2, 1.3]))).verdicts[0]
+    points = [
+        {"name": f"batch_size={x}", "value": value, "low": low, "high": high, "rounds": 3, "word": word, "reason": why}
+        for x, value, low, high, word, why in (
+            (8, 1.25, 1.24, 1.26, "confirmed", ""), (24, 1.204, 1.198, 1.21, "inconclusive", "it crosses 1.2x"),
+        )
+    ]  # fmt: skip
+    (shown,) = details(replace(verdict, details={"points": points}), SPEEDUP)
+    assert shown.table is not None
+    assert shown.table.rows == (
+        ("batch_size=8", "1.25x [1.24x, 1.26x]", "3", "confirmed", ""),
+        ("batch_size=24", "1.204x [1.198x, 1.21x]", "3", "inconclusive", "it crosses 1.2x"),
+    )
+    assert details(replace(verdict, details={"points": points[:1]}), SPEEDUP) == (), "the verdict's own alone"
 
 
 @pytest.mark.parametrize(("metric", "has"), [("speedup", True), ("peak_saved", False)])

@@ -16,7 +16,8 @@ from harness.experiment.study import Plan
 from harness.results.collect import Options, fill_by
 from harness.results.events import Event, Summary, TrialFinished, TrialStarted
 from harness.results.record import Record
-from harness.results.sharing import STUDY, with_control
+from harness.results.rounds import rounds_of
+from harness.results.sharing import STUDY, elsewhere, with_control
 from harness.results.side_by_side import SideBySide
 from harness.results.store import Store
 from harness.results.workplace import Workplace
@@ -174,6 +175,32 @@ def test_the_cost_of_sharing_is_measured_alone_and_together_on_each_gpu_in_turn(
     first = [event for event in said if isinstance(event, TrialStarted | TrialFinished)][:18]
     assert [isinstance(event, TrialStarted) for event in first] == [True, False] * 9, "one kept trial at a time"
     assert all(record.outcome is Outcome.OK for record in control)
+
+
+def test_the_control_is_of_the_first_training_on_one_device_that_runs_and_comes_first() -> None:
+    wide = a_block("wide", rounds=1, settings={"devices": 2, "parallel": "ddp"})
+    loader = replace(a_block("loader", rounds=1), kind="loader-only")
+    plain = replace(a_block("plain", rounds=1, sizes=(), settings={"batch_size": 16}), sweep={"batch_size": 16})
+    plan = a_plan(wide, loader, plain, a_block("another", rounds=1))
+    found = with_control(plan, lanes=5)
+    control = found.trials[: -len(plan.trials)]
+    assert found.trials[len(control) :] == plan.trials
+    assert {trial.arm.cell.settings["batch_size"] for trial in control} == {16}, "of the study `plain`"
+    assert {trial.block.study for trial in control} == {STUDY}
+    assert {trial.block.kind for trial in control} == {"training"}
+    assert {trial.arm.cell.number("devices") for trial in control} == {1}
+    assert {len(trial.block.sweep) for trial in control} == {0}
+    assert [trial.round for trial in control] == [number for number in range(1, 6) for _ in range(3)], "each GPU once"
+    seeds = {trial.round: trial.seed for trial in control}
+    assert len(set(seeds.values())) == 5
+    refused = a_plan(plain, refusals={"baseline": "no GPU"})
+    assert with_control(refused, lanes=5) is refused
+
+
+def test_the_load_on_other_lanes_has_folders_of_its_own() -> None:
+    (each,) = rounds_of(a_plan(a_block(rounds=1, sizes=())), TWO)
+    places = [elsewhere(each, lane).trials[0].position for lane in range(4)]
+    assert len({*places, *(trial.position for trial in each.trials)}) == 4 + len(each.trials)
 
 
 def test_one_lane_has_no_neighbours_and_no_control() -> None:

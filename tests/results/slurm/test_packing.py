@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from harness.results.slurm.cluster import Cluster
 from harness.results.slurm.packing import STARTUP_SECONDS, nodes_of, on_paper, pack
 from harness.techniques.registry import axis_table
 from harness.trial.torchrun import nodes_for
+from tests.records import make_records
 from tests.results.plans import a_block, a_plan
 
 HERE = Environment(cores=2)
@@ -71,6 +73,46 @@ def test_wide_rounds_go_first_and_never_share_a_job_with_narrow_ones() -> None:
     assert [(load.nodes, names(load.rounds)) for load in loads] == [(2, ["wide1"]), (1, ["a1"])]
 
 
+def test_jobs_over_several_nodes_are_as_many_as_run_at_once_and_run_one_round_at_a_time() -> None:
+    wide = a_block("wide", rounds=4, sizes=(), settings={"devices": 4, "parallel": "ddp"})
+    loads = pack(rounds(wide), lambda each: 100.0, Cluster(nodes=4, gpus_per_node=2))
+    assert [(load.nodes, names(load.rounds)) for load in loads] == [(2, ["wide1", "wide2"]), (2, ["wide3", "wide4"])]
+    assert [load.seconds for load in loads] == [STARTUP_SECONDS + 200] * 2
+
+
+def test_a_round_is_not_shared_out_among_gpus() -> None:
+    (load,) = pack(rounds(a_block("a", rounds=1)), lambda each: 1000.0, Cluster(nodes=1, gpus_per_node=4))
+    assert load.seconds == STARTUP_SECONDS + 1000
+
+
+def test_a_job_begins_when_the_last_of_its_nodes_is_free() -> None:
+    """Two jobs of 2 of 3 nodes, 2000 s and a start each: the second waits for the first."""
+    wide = a_block("wide", rounds=2, sizes=(), settings={"devices": 2, "parallel": "ddp"})
+    guessed = Estimates(gpu=False, first_guess_seconds=1000.0)
+    paper = on_paper(rounds(wide), guessed, Cluster(nodes=3, per_node=1, minutes=60))
+    assert (paper.jobs, paper.longest_job_seconds) == (2, STARTUP_SECONDS + 2000)
+    assert paper.wall_seconds == 2 * (STARTUP_SECONDS + 2000)
+
+
+def test_on_paper_trials_that_cannot_run_do_not_count_and_those_that_were_timed_do() -> None:
+    """Baseline and control are one cell, which took 4 s; one cell of two is guessed at 1.5 s, the other refused."""
+    plan = a_plan(a_block(rounds=2, sizes=(2, 4)), refusals={"batch_size=4": "no GPU"})
+    first = plan.trials[0].block.baseline.cell
+    timed = replace(
+        make_records()[0], study="study", cell_key=first.key, steps=4, wall_seconds=4.0, compile_seconds=None
+    )
+    paper = on_paper(list(rounds_of(plan, HERE)), Estimates(gpu=False, seen=[timed]), CLUSTER)
+    assert (paper.trials, paper.measured) == (6, pytest.approx(2 / 3))
+    assert paper.trial_hours == pytest.approx(2 * (4 + 4 + 1.5) / 3600)
+
+
+def test_a_job_is_as_long_as_the_longest_on_paper() -> None:
+    guessed = Estimates(gpu=False, first_guess_seconds=100.0)
+    blocks = a_block("a", rounds=1, sizes=()), a_block("b", rounds=1, sizes=(2, 4, 8))
+    paper = on_paper(rounds(*blocks), guessed, Cluster(nodes=2, minutes=120))
+    assert (paper.jobs, paper.longest_job_seconds) == (2, STARTUP_SECONDS + 500)
+
+
 def test_on_paper_times_measured_before_count_and_the_rest_is_guessed() -> None:
     """Two rounds of three trials; a guess on a CPU is 1.5 s a trial."""
     paper = on_paper(rounds(a_block(rounds=2)), Estimates(gpu=False), CLUSTER)
@@ -83,6 +125,9 @@ def test_on_paper_times_measured_before_count_and_the_rest_is_guessed() -> None:
 def test_a_round_that_fits_into_no_job_is_counted() -> None:
     paper = on_paper(rounds(a_block(rounds=2)), Estimates(gpu=False), Cluster(minutes=1))
     assert paper.too_long == 2
+    # 75 s and a start of 60 s are more than two minutes
+    late = on_paper(rounds(a_block(rounds=2)), Estimates(gpu=False, first_guess_seconds=25.0), Cluster(minutes=2))
+    assert late.too_long == 2
 
 
 def test_a_hundred_thousand_trials_for_64_nodes_are_packed_within_seconds() -> None:
