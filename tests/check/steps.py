@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -117,6 +119,29 @@ def splits_when_asked(device: Any, settings: Mapping[str, Any]) -> Any:
     return TrainingStep(model=model, batches=batches(), loss=loss, honours={"attention"})
 
 
+def twice_as_large_when_asked(device: Any, settings: Mapping[str, Any]) -> Any:
+    """What it computes besides: twice the loss for each setting that it honours and that is not the plain one."""
+    plain = {"attention": "eager", "compile": "off", "checkpointing": "off"}
+    times = 2 ** sum(settings[axis] != setting for axis, setting in plain.items())
+    return TrainingStep(
+        model=Model(), batches=batches(), loss=lambda model, batch: times * loss(model, batch), honours=plain.keys()
+    )
+
+
+def draws_each_batch(device: Any, settings: Mapping[str, Any]) -> Any:
+    """As it is asked for, a row from each library's random numbers, of which build draws as many as it has workers."""
+
+    def drawn() -> Iterator[torch.Tensor]:
+        for _ in range(4):
+            rows = [np.random.randint(0, 64, LENGTH), [random.randrange(64) for _ in range(LENGTH)]]
+            yield torch.cat([torch.randint(0, 64, (1, LENGTH)), torch.tensor(np.array(rows))])
+
+    model = Model()
+    for _ in range(int(settings["workers"])):
+        torch.rand(1), np.random.rand(), random.random()
+    return TrainingStep(model=model, batches=drawn, loss=loss, honours={"workers"})
+
+
 def in_its_own_ddp(device: Any, settings: Mapping[str, Any]) -> Any:
     """Each rank on batches of its own; the constructor waits for all ranks."""
     from torch import distributed as dist
@@ -142,6 +167,10 @@ def honours_attention(device: Any, settings: Mapping[str, Any]) -> Any:
 
 def says_that_it_honours_attention(device: Any, settings: Mapping[str, Any]) -> Any:
     return TrainingStep(model=Model(), batches=batches(), loss=loss, honours={"attention"})
+
+
+def vouches_for_attention(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"attention"}, evidence=lambda: {"attention": (True, "of course")})
 
 
 def honours_workers(device: Any, settings: Mapping[str, Any]) -> Any:

@@ -11,6 +11,7 @@ import torch
 
 from harness.trial import custom, own_batches
 from harness.trial.outcome import Outcome
+from harness.trial.own_step import OwnStep
 from harness.trial.spec import TrialResult
 from tests.check import batch_steps, test_own_step
 from tests.check.batch_steps import ROWS
@@ -124,6 +125,18 @@ def test_a_sequence_that_is_packed_keeps_its_lengths_on_the_host() -> None:
     packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
     there = own_batches.moved(packed, torch.device("meta"), non_blocking=True)
     assert (there.data.device.type, there.batch_sizes.device.type) == ("meta", "cpu")
+
+
+def test_a_batch_is_pinned_where_all_of_it_is() -> None:
+    """From what is pageable the host waits, and that is no fault of the setting."""
+
+    class Pinned(torch.Tensor):
+        def is_pinned(self, *_: Any) -> bool:
+            return True
+
+    pinned, pageable = torch.zeros(2).as_subclass(Pinned), torch.zeros(2)
+    assert OwnStep.is_pinned({"x": pinned, "y": (pinned,)})
+    assert not OwnStep.is_pinned({"x": pinned, "y": (pageable,)})
 
 
 def test_a_batch_in_which_no_tensor_is_found_is_refused() -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from harness.trial import custom, own_gradients
+from harness.techniques.precision import Precision
+from harness.trial import custom, own_batches, own_gradients
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun
+from tests.check import steps
 from tests.training import run_spec, spec_of
 
 STEPS = Path(__file__).with_name("steps.py")
@@ -68,6 +72,65 @@ def test_gradients_of_other_parameters_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "times"), [({"attention": "sdpa"}, 2), ({"compile": "default"}, 4), ({"checkpointing": "full"}, 4)]
+)
+def test_the_plain_step_is_built_with_plain_settings(settings: dict[str, Any], times: int) -> None:
+    """What a setting that build honours changes would be held against itself. torch's default attention is in each."""
+    found = trial("twice_as_large_when_asked", gradient_check=True, **settings).measured["gradient_check"]
+    assert found["error"] == pytest.approx(times - 1, rel=1e-4)
+
+
+def test_a_gradient_over_micro_batches_is_that_of_the_mean_of_their_losses() -> None:
+    result = trial("good", accumulation=3, gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["gradient_check"]["error"] < 1e-5
+
+
+@pytest.mark.parametrize("precision", ["bf16", "amp-bf16"])
+def test_what_rounding_costs_is_that_of_the_cells_own_precision(precision: str) -> None:
+    """16 bits of which 8 are of the number: 0.004 a rounding. In fp32 the plain step would be off by nothing."""
+    found = trial("good", precision=precision, gradient_check=True).measured["gradient_check"]
+    assert 1e-3 < found["eager_error"] < 0.05
+    assert found["error"] <= 2 * found["eager_error"]
+
+
+def test_the_plain_step_is_multiplied_in_full_fp32_and_attends_by_plain_operations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the cell chose: TF32 would be as wrong as what it judges, and a kernel would be held against itself."""
+    found: list[tuple[str, bool, bool]] = []
+
+    def looking(*given: Any) -> Any:
+        kernels = torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled()
+        found.append((torch.get_float32_matmul_precision(), *kernels))
+        return plain(*given)
+
+    plain = own_gradients.loss_of
+    monkeypatch.setattr(own_gradients, "loss_of", looking)
+    monkeypatch.setattr(Precision, "apply", lambda *_: torch.set_float32_matmul_precision("high"))
+    result = trial("good", gradient_check=True, attention="sdpa-flash", precision="fp32")
+    assert "flash" in result.evidence["attention"]["word"]
+    assert found == [("high", False, True), ("highest", False, True)]
+
+
+def test_data_that_are_drawn_later_do_not_depend_on_what_build_has_drawn() -> None:
+    """An arm whose build draws more would be trained on other data; and the plain step is given the same ones too."""
+    none, two = (trial("draws_each_batch", workers=workers, gradient_check=True) for workers in (0, 2))
+    assert none.measured["figures"]["first_batch_sha256"] == two.measured["figures"]["first_batch_sha256"]
+    assert none.measured["losses"] == two.measured["losses"]
+    assert two.measured["gradient_check"]["error"] < 1e-5
+
+
+@pytest.mark.parametrize(("accumulation", "hashed"), [(1, 2), (2, 4)])
+def test_batches_are_known_by_all_of_the_warm_up_and_no_others(accumulation: int, hashed: int) -> None:
+    """Two steps of warm-up. Arms whose windows differ in length are held together by what both have seen."""
+    found = trial("good", accumulation=accumulation).measured["figures"]["warmup_batches_sha256"]
+    batches = custom.call(steps.good, "steps.py:good", torch.device("cpu"), {}, seed=7).batches
+    digest = hashlib.sha256("".join(map(own_batches.batch_hash, list(batches)[:hashed])).encode())  # type: ignore[arg-type]
+    assert found == digest.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
     ("settings", "axis", "word"),
     [
         ({"attention": "sdpa-math"}, "attention", "aten::_scaled_dot_product_attention_math"),
@@ -101,6 +164,14 @@ def test_a_setting_that_build_honours_shows_itself_or_is_proven_by_it() -> None:
     told = trial("honours_workers", workers=2)
     assert told.evidence["workers"]["word"] == "2 workers, as build was told"
     assert told.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_what_the_harness_saw_is_not_replaced_by_what_the_step_says_of_itself(attention: str) -> None:
+    result = trial("vouches_for_attention", attention=attention)
+    seen = result.evidence["attention"]
+    assert (result.outcome is Outcome.OK, seen["holds"]) == (attention == "sdpa",) * 2
+    assert seen["word"] == "aten::_scaled_dot_product_flash_attention_for_cpu"
 
 
 def test_accumulation_that_the_loss_does_itself_is_not_done_again() -> None:
@@ -200,6 +271,7 @@ def test_the_attention_of_both_towers_is_exchanged() -> None:
     result = trial("two_towers", attention="eager")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert result.evidence["attention"]["word"] == "plain operations"
+    assert "configuration" in result.missing["mfu"], "one tower's shape says nothing of the work of both"
 
 
 def test_the_reference_gradient_is_of_eager_attention_in_both_towers(monkeypatch: pytest.MonkeyPatch) -> None:
