@@ -21,6 +21,7 @@ from harness.trial.outcome import Outcome
 from harness.trial.ranks import needs_group, processes_of
 from harness.trial.spec import TrialResult
 from harness.trial.torchrun import SeveralNodes
+from harness.trial.training import TrainingRun
 from tests.techniques.ranks import Ranks
 from tests.training import cell, gpus, refused, run_trial
 
@@ -393,6 +394,60 @@ def test_one_rank_of_ddp_is_the_same_training(run_ranks: Ranks) -> None:
     result = run_ranks(parallel="ddp", devices=1)
     assert result.outcome is Outcome.OK, result.reason
     assert result.measured["losses"] == pytest.approx(run_trial().measured["losses"], abs=1e-5)
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_gradients_are_reduced_after_the_last_micro_batch_alone(
+    accumulation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each of them they would be the same, for so many times the communication."""
+    from torch.distributed.fsdp import FSDPModule
+    from torch.nn.parallel import DistributedDataParallel
+
+    without: list[int] = []
+    told: list[bool] = []
+    no_sync, sync = DistributedDataParallel.no_sync, FSDPModule.set_requires_gradient_sync
+
+    def held_back(self: Any) -> Any:
+        without.append(1)
+        return no_sync(self)
+
+    def said(self: Any, requires: bool) -> None:
+        told.append(requires)
+        sync(self, requires)
+
+    monkeypatch.setattr(DistributedDataParallel, "no_sync", held_back)
+    monkeypatch.setattr(FSDPModule, "set_requires_gradient_sync", said)
+    steps: list[int] = []
+    plain = TrainingRun.step
+    monkeypatch.setattr(TrainingRun, "step", lambda self: (steps.append(1), plain(self))[1])
+    assert run_trial(parallel="ddp", devices=1, accumulation=accumulation).outcome is Outcome.OK
+    assert sum(without) == len(steps) * (accumulation - 1)
+    steps.clear()
+    assert run_trial(parallel="fsdp", devices=1, accumulation=accumulation).outcome is Outcome.OK
+    assert told == len(steps) * [*[False] * (accumulation - 1), True]
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("precision", ["fp32", "amp-bf16"])
+def test_fsdp_gathers_a_block_at_a_time_and_reduces_in_fp32(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole model at once would be in memory on every rank; sums of 16 bits round with each rank that is added."""
+    import torch
+    from torch.distributed import fsdp
+
+    shard, sharded = fsdp.fully_shard, []
+
+    def fully_shard(module: Any, **options: Any) -> Any:
+        sharded.append((type(module).__name__, options["mp_policy"]))
+        return shard(module, **options)
+
+    monkeypatch.setattr(fsdp, "fully_shard", fully_shard)
+    assert run_trial(parallel="fsdp", devices=1, precision=precision).outcome is Outcome.OK
+    assert [name for name, _ in sharded] == [*["LlamaDecoderLayer"] * 2, "LlamaForCausalLM"]
+    copies = torch.bfloat16 if precision == "amp-bf16" else None
+    assert {each.param_dtype for _, each in sharded} == {copies}
+    assert {each.reduce_dtype or torch.float32 for _, each in sharded} == {torch.float32}
 
 
 def test_torchrun_starts_the_same_worker(run_ranks: Ranks, tmp_path: Path) -> None:
