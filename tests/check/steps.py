@@ -128,6 +128,11 @@ def twice_as_large_when_asked(device: Any, settings: Mapping[str, Any]) -> Any:
     )
 
 
+def small_loss(device: Any, settings: Mapping[str, Any]) -> Any:
+    """A millionth of the usual: its gradients are below what fp16 holds."""
+    return Model(), batches(), lambda model, batch: 1e-6 * loss(model, batch)
+
+
 def draws_each_batch(device: Any, settings: Mapping[str, Any]) -> Any:
     """As it is asked for, a row from each library's random numbers, of which build draws as many as it has workers."""
 

@@ -94,6 +94,13 @@ def test_what_rounding_costs_is_that_of_the_cells_own_precision(precision: str) 
     assert found["error"] <= 2 * found["eager_error"]
 
 
+def test_the_plain_step_in_fp16_has_the_loss_scale_of_the_cell() -> None:
+    """Without it eager attention was off by the whole gradient, and twice as much was allowed to any other."""
+    found = trial("small_loss", precision="amp-fp16", gradient_check=True).measured["gradient_check"]
+    assert 1e-4 < found["eager_error"] < 0.01
+    assert found["error"] <= 2 * found["eager_error"]
+
+
 def test_the_plain_step_is_multiplied_in_full_fp32_and_attends_by_plain_operations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
