@@ -44,12 +44,26 @@ def test_without_a_mask_a_compiled_model_is_given_none() -> None:
     [
         lambda ids, mask: {"input_ids": ids, "attention_mask": mask},
         lambda ids, mask: ({"picture": torch.zeros(2, 9), "input_ids": ids, "attention_mask": mask}, mask),
+        lambda ids, mask: {"places": torch.zeros(2, 9).long(), "input_ids": ids, "attention_mask": mask},
     ],
 )
 def test_tokens_are_the_ids_wherever_they_lie_in_a_batch(batch: Any) -> None:
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     tokens, samples, useful = own_batches.sizes(batch(torch.ones(2, 3).long(), mask), None)
     assert (tokens, samples, int(useful)) == (6, 2, 4)
+
+
+def test_a_number_a_sample_is_no_token() -> None:
+    """Classes, or lengths, before the ids."""
+    assert own_batches.sizes((torch.tensor([7, 8]), torch.ones(2, 3).long()), None) == (6, 2, 6)
+
+
+def test_the_end_of_each_pass_is_known() -> None:
+    ends: list[int] = []
+    batches = own_batches.endless([torch.zeros(1)] * 3, "my.py:build", STEPS, ends)
+    for _ in range(8):
+        next(batches)
+    assert ends == [3, 6]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +133,35 @@ def test_a_batch_of_another_kind_moves_and_is_known_by_its_values(build: str) ->
     assert {part.device.type for _, part in own_batches.tensors(first)} == {"cpu"}, "the user's own stays"
     assert own_batches.batch_hash(first) != own_batches.batch_hash(second)
     assert own_batches.batch_hash(first) == own_batches.batch_hash(copy.deepcopy(first))
+
+
+def test_batches_that_differ_in_anything_have_other_hashes() -> None:
+    sparse, zeros = torch.eye(4)[:2].to_sparse(), torch.zeros(2, 4)
+    parts = [torch.nested.nested_tensor([torch.zeros(2), last], layout=torch.jagged) for last in zeros]
+    parts.append(torch.nested.nested_tensor([torch.zeros(2), torch.ones(4)], layout=torch.jagged))
+    given: list[dict[str, torch.Tensor]] = [
+        {"x": zeros}, {"y": zeros}, {"x": zeros.T}, {"x": zeros.int()}, {"x": zeros, "y": torch.zeros(0)},
+        {"x": zeros + 1}, {"x": sparse}, {"x": 2 * sparse}, {"x": parts[0]}, {"x": parts[-1]},
+    ]  # fmt: skip
+    assert len({own_batches.batch_hash(each) for each in given}) == len(given)
+    assert own_batches.batch_hash({"x": parts[0]}) == own_batches.batch_hash({"x": parts[1]})
+
+
+def test_weights_that_differ_in_anything_have_other_hashes() -> None:
+    """Random ones sum to little; those of one sum may be larger or smaller, and those of two be exchanged."""
+
+    def hashed(**weights: list[float]) -> str:
+        model = torch.nn.Module()
+        for name, values in weights.items():
+            model.register_parameter(name, torch.nn.Parameter(torch.tensor(values)))
+        return own_batches.weights_hash(model)
+
+    given: list[dict[str, list[float]]] = [
+        {"a": [1.0, -1.0], "b": [3.0]}, {"a": [2.0, -2.0], "b": [3.0]}, {"a": [1.0, -1.0], "c": [3.0]},
+        {"a": [1.0, -1.0, 0.0], "b": [3.0]}, {"a": [-1.0, -1.0], "b": [3.0]}, {"b": [1.0, -1.0], "a": [3.0]},
+    ]  # fmt: skip
+    assert len({hashed(**each) for each in given}) == len(given)
+    assert hashed(**given[0]) == hashed(**given[0])
 
 
 def test_a_sequence_that_is_packed_keeps_its_lengths_on_the_host() -> None:

@@ -184,9 +184,11 @@ _REAL_NAMES = {
     "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t>::Params)":
         "sdpa-efficient",
     "aten::_scaled_dot_product_efficient_attention": "sdpa-efficient",
+    "aten::_efficient_attention_forward": "sdpa-efficient",
     "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_0":
         "sdpa-cudnn",
     "aten::_scaled_dot_product_cudnn_attention": "sdpa-cudnn",
+    "aten::_cudnn_attention_forward": "sdpa-cudnn",
     "aten::_scaled_dot_product_attention_math": "sdpa-math",
 }  # fmt: skip
 
