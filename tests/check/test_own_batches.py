@@ -58,6 +58,16 @@ def test_a_number_a_sample_is_no_token() -> None:
     assert own_batches.sizes((torch.tensor([7, 8]), torch.ones(2, 3).long()), None) == (6, 2, 6)
 
 
+def test_what_the_step_counts_itself_holds_no_padding() -> None:
+    assert own_batches.sizes(torch.ones(2, 3).long(), lambda batch: 5) == (5, 2, 5)
+
+
+def test_a_mask_of_another_shape_tells_nothing_of_padding() -> None:
+    """One of who attends to whom has more entries than there are tokens."""
+    batch = {"input_ids": torch.ones(2, 3).long(), "attention_mask": torch.ones(2, 1, 3, 3)}
+    assert own_batches.sizes(batch, None) == (6, 2, 6)
+
+
 def test_the_end_of_each_pass_is_known() -> None:
     ends: list[int] = []
     batches = own_batches.endless([torch.zeros(1)] * 3, "my.py:build", STEPS, ends)
@@ -168,6 +178,17 @@ def test_a_sequence_that_is_packed_keeps_its_lengths_on_the_host() -> None:
     packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
     there = own_batches.moved(packed, torch.device("meta"), non_blocking=True)
     assert (there.data.device.type, there.batch_sizes.device.type) == ("meta", "cpu")
+
+
+def test_a_batch_that_moves_itself_is_told_not_to_wait() -> None:
+    class Batch:
+        def to(self, device: torch.device, **how: bool) -> None:
+            told.append(how)
+
+    told: list[dict[str, bool]] = []
+    for non_blocking in (False, True):
+        own_batches.moved(Batch(), torch.device("cpu"), non_blocking=non_blocking)
+    assert told == [{}, {"non_blocking": True}], "what takes no such word is not given it unasked"
 
 
 def test_a_batch_is_pinned_where_all_of_it_is() -> None:

@@ -6,13 +6,15 @@ import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from harness.techniques.precision import Precision
-from harness.trial import custom, own_batches, own_gradients
+from harness.techniques.registry import axis_table
+from harness.trial import custom, foreign, own_batches, own_gradients
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun
@@ -153,6 +155,28 @@ def test_settings_are_applied_from_outside_and_proven(settings: Any, axis: str, 
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert result.evidence[axis]["holds"]
     assert result.evidence[axis]["word"] == word
+
+
+@pytest.mark.parametrize(
+    ("cell", "baseline", "named"),
+    [
+        ({}, {}, set()),
+        ({"attention": "eager"}, {}, {"attention"}),
+        # what the baseline sets is owed a proof in both: that it is off here, too
+        ({}, {"attention": "eager"}, {"attention"}),
+        ({"precision": "bf16"}, {"precision": "bf16"}, {"precision"}),
+        # how the built-in data is read is no matter of the step's own batches
+        ({"workers": 2}, {"workers": 2}, set()),
+        ({"workers": 2}, {}, {"workers"}),
+    ],
+)
+def test_a_question_is_about_what_either_arm_sets(
+    cell: dict[str, Any], baseline: dict[str, Any], named: set[str]
+) -> None:
+    defaults = axis_table().defaults()
+    spec = replace(spec_of(), settings={**defaults, **cell}, baseline_settings={**defaults, **baseline})
+    assert foreign.named_axes(spec) == named
+    assert foreign.named_axes(replace(spec, options={"named": ["clip"]})) == {*named, "clip"}
 
 
 def test_what_cannot_be_applied_says_why_and_how_to_do_it_oneself() -> None:
@@ -374,6 +398,7 @@ def test_a_setting_that_says_more_about_an_honoured_one_is_not_applied_by_half()
         ("disproves_workers", {"workers": 2}, "the evidence of steps.py:disproves_workers says otherwise"),
         ("ignores_size", {"batch_size": 4}, "a batch holds 2 samples, not batch_size=4: build must read it"),
         ("ignores_size", {"sequence_length": 64}, "a sample holds 16 tokens, not sequence_length=64"),
+        ("ignores_size", {"sequence_length": 14}, "a sample holds 16 tokens, not sequence_length=14"),
         (
             "input_without_gradient",
             {"sequence_length": 64},
@@ -542,6 +567,23 @@ def test_each_example_is_ten_lines_or_fewer() -> None:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         build = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "build")
         assert (build.end_lineno or 0) - build.lineno <= 10, file.name
+
+
+@pytest.mark.parametrize(
+    ("module", "config", "told"),
+    [
+        (torch.nn.Dropout(0.25), {}, "0: p=0.25"),
+        (torch.nn.Dropout(0.25).eval(), {}, ""),
+        (torch.nn.Dropout(0.0), {"attention_dropout": 0.0, "dropout_rate": "high"}, ""),
+        # transformers' attention drops by a function
+        (torch.nn.Identity(), {"attention_dropout": 0.1}, "attention_dropout=0.1"),
+        (torch.nn.Identity(), {"hidden_size": 64, "attn_pdrop": 0.5}, "attn_pdrop=0.5"),
+    ],
+)
+def test_dropout_that_is_on_is_told_by_its_place(module: Any, config: dict[str, Any], told: str) -> None:
+    model: Any = torch.nn.Sequential(module)
+    model.config = SimpleNamespace(**config)
+    assert foreign.dropout_of(model) == told
 
 
 def test_dropout_leaves_the_gradient_check_out() -> None:
