@@ -367,6 +367,25 @@ def convolutions(device: Any, settings: Mapping[str, Any]) -> Any:
     return model, pictures, lambda model, batch: model(batch).square().mean()
 
 
+class OutsideAutocast(nn.Module):
+    """A layer that is always in fp32, as some delicate ones are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.layer = nn.Embedding(64, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, length, width)."""
+        with torch.autocast(ids.device.type, enabled=False):
+            return self.layer(self.embed(ids))
+
+
+def a_layer_in_fp32_before_blocks(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Blocks(mlp(), mlp())
+    model.embed = OutsideAutocast()  # type: ignore[assignment]
+    return model, batches(), loss
+
+
 def bag_of_words(device: Any, settings: Mapping[str, Any]) -> Any:
     """An EmbeddingBag has a matrix too, and multiplies by nothing."""
     model = nn.Sequential(nn.EmbeddingBag(64, WIDTH), nn.Linear(WIDTH, 4))
@@ -417,6 +436,24 @@ class BothToNone(Both):
         super().zero_grad()
 
 
+class ByItself:
+    """An optimizer that is none of torch's and holds none: a step against each gradient, of its sign alone."""
+
+    def __init__(self, parameters: Any) -> None:
+        self.parameters = list(parameters)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """A loop over tensors."""
+        for part in self.parameters:
+            part.addcdiv_(part.grad, part.grad.abs() + 1e-8, value=-0.01)
+
+    def zero_grad(self) -> None:
+        """Of each."""
+        for part in self.parameters:
+            part.grad = None
+
+
 class Failing(Both):
     """A step that raises."""
 
@@ -431,6 +468,10 @@ def two_in_one_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
 
 def two_in_one_to_none(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(optimizer=BothToNone)
+
+
+def honours_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=ByItself, honours={"optimizer"})
 
 
 def optimizer_that_fails(device: Any, settings: Mapping[str, Any]) -> Any:
@@ -660,6 +701,14 @@ def tokens_in_a_part_of_the_batch(device: Any, settings: Mapping[str, Any]) -> A
 
 def tokens_that_are_none(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(tokens=lambda batch: torch.tensor(0))
+
+
+def tokens_without_end(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: float("inf"))
+
+
+def tokens_that_are_true(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: True)
 
 
 def no_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:

@@ -14,7 +14,7 @@ import torch
 
 from harness.techniques.precision import Precision
 from harness.techniques.registry import axis_table
-from harness.trial import custom, foreign, own_batches, own_gradients
+from harness.trial import custom, foreign, own_batches, own_blocks, own_gradients
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun
@@ -187,6 +187,8 @@ def test_what_cannot_be_applied_says_why_and_how_to_do_it_oneself() -> None:
     assert "the batches are the step's own" in trial("good", workers=2).reason
     assert "none of the layers q_proj" in trial("good", lora=8).reason
     assert "share its data out between devices" in trial("good", zero=1).reason
+    assert "the step brings an optimizer of its own" in trial("groups_of_two_rates", optimizer="for-loop").reason
+    assert "DeepSpeed's engine is not set up for it" in trial("good", precision="ds-bf16").reason
 
 
 def test_a_setting_that_build_honours_shows_itself_or_is_proven_by_it() -> None:
@@ -276,6 +278,17 @@ def test_every_outermost_block_is_recomputed_once(build: str, blocks: int, in_ba
     assert result.measured["gradient_check"]["error"] < 1e-5
 
 
+def test_blocks_of_transformers_models_are_all_of_their_layers_wherever_they_stand() -> None:
+    from transformers import T5Config, T5Model
+
+    towers = steps.Towers()
+    listed = torch.nn.ModuleList([towers.one, towers.other])
+    assert own_blocks.rows(listed) == [list(towers.one.h), list(towers.other.layers)]
+    sizes = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 2}
+    model = T5Model(T5Config(vocab_size=64, **sizes))
+    assert own_blocks.rows(model) == [[*model.encoder.block, *model.decoder.block]]
+
+
 def test_reentrant_without_input_gradients_leaves_a_block_untrained() -> None:
     result = trial("input_without_gradient", checkpointing="reentrant", input_gradients="off")
     assert (result.outcome, result.reason.split(":")[0]) == (
@@ -329,9 +342,13 @@ def test_pruning_takes_a_module_that_is_listed_three_times_once() -> None:
 
 @pytest.mark.parametrize(("setting", "word"), [("amp-bf16", "bfloat16 inside"), ("fp32", "float32 inside")])
 @pytest.mark.parametrize(
-    "build", ["torch_encoder", "convolutions", "bag_of_words", "bare_layers", "compiles_by_itself"]
-)
-def test_the_precision_of_the_first_product_that_runs_is_seen(build: str, setting: str, word: str) -> None:
+    "build",
+    [
+        "torch_encoder", "convolutions", "bag_of_words", "bare_layers", "compiles_by_itself",
+        "a_layer_in_fp32_before_blocks",
+    ],
+)  # fmt: skip
+def test_the_precision_of_the_first_product_that_runs_in_a_block_is_seen(build: str, setting: str, word: str) -> None:
     result = trial(build, precision=setting)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert result.evidence["precision"]["word"] == word
@@ -352,6 +369,13 @@ def test_an_optimizer_needs_no_more_than_two_methods(build: str) -> None:
     matrices = 2 * 64 * 32 + 2 * (32 * 96 + 32 * 32)
     rest, tensors = 64 + 2 * (64 + 96 + 32), 1 + 2 * (2 + 1 + 1)
     assert result.measured["model_state_bytes"]["optimizer"] == 4 * matrices + 8 * rest + 4 * tensors
+
+
+@pytest.mark.parametrize(("setting", "outcome"), [("for-loop", Outcome.OK), ("foreach", Outcome.INERT)])
+def test_what_an_optimizer_of_ones_own_runs_is_seen_in_its_step(setting: str, outcome: Outcome) -> None:
+    result = trial("honours_optimizer", optimizer=setting)
+    assert result.evidence["optimizer"]["word"] == "for-loop"
+    assert result.outcome is outcome
 
 
 def test_what_needs_an_optimizer_of_torchs_says_so() -> None:
@@ -451,6 +475,8 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("keeps_its_graph", ") calls backward itself"),
         ("tokens_of_text", ") returned 'many'; it must return how many tokens a batch has, a number above 0"),
         ("tokens_that_are_none", ") returned 0; it must return how many tokens a batch has, a number above 0"),
+        ("tokens_without_end", ") returned inf; it must return how many tokens a batch has, a number above 0"),
+        ("tokens_that_are_true", ") returned True; it must return how many tokens a batch has, a number above 0"),
         ("failing_tokens", "the tokens of steps.py:failing_tokens raised at line "),
         ("no_optimizer", ") returned nothing; it must return a torch.optim.Optimizer"),
         ("made_optimizer", "optimizer is a SGD, and must be a function of parameters"),
