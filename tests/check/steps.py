@@ -247,6 +247,12 @@ def compiles_by_itself(device: Any, settings: Mapping[str, Any]) -> Any:
     return model, batches(), loss
 
 
+def compiles_one_block(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Model()
+    model.blocks[0].compile(backend="eager")
+    return model, batches(), loss
+
+
 class Blocks(nn.Module):
     """Numbers through any modules in turn, each called as `call` does, to one of 64 words."""
 
@@ -547,6 +553,10 @@ def returns_no_loss(device: Any, settings: Mapping[str, Any]) -> Any:
 
 def frozen(device: Any, settings: Mapping[str, Any]) -> Any:
     return Model().requires_grad_(False), batches(), loss
+
+
+def elsewhere(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model().to("meta"), batches(), loss
 
 
 def in_eval(device: Any, settings: Mapping[str, Any]) -> Any:

@@ -233,6 +233,7 @@ def test_how_a_batch_is_copied_is_left_alone_where_build_honours_it() -> None:
     [
         ("checkpoints_by_itself", "checkpointing", "checkpointing=off was set, but backward ran "),
         ("checkpoints_by_itself", "checkpointing", "where settings['checkpointing'] asks for it and add"),
+        ("compiles_one_block", "compile", "compile=off was set, but a step ran 1 region of compiled code: the step"),
         ("compiles_by_itself", "compile", "compile=off was set, but a step ran 2 regions of compiled code: the step"),
     ],
 )
@@ -284,6 +285,10 @@ def test_blocks_of_transformers_models_are_all_of_their_layers_wherever_they_sta
     towers = steps.Towers()
     listed = torch.nn.ModuleList([towers.one, towers.other])
     assert own_blocks.rows(listed) == [list(towers.one.h), list(towers.other.layers)]
+    beside = torch.nn.ModuleDict({"tower": towers.one, "head": torch.nn.Sequential(steps.mlp(), steps.mlp())})
+    assert own_blocks.rows(beside) == [list(towers.one.h)], "a head is no block"
+    tables = torch.nn.ModuleList([torch.nn.Embedding(4, 4), torch.nn.Linear(4, 4)])
+    assert own_blocks.rows(tables) == [[tables[1]]], "nor is what only looks up"
     sizes = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 2}
     model = T5Model(T5Config(vocab_size=64, **sizes))
     assert own_blocks.rows(model) == [[*model.encoder.block, *model.decoder.block]]
@@ -452,6 +457,7 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("returns_no_module", "the model is a function, and must be a torch.nn.Module"),
         ("returns_no_loss", "the loss is a float, and must be a function of (model, batch)"),
         ("frozen", "the model has no parameter that is trained"),
+        ("elsewhere", "the model lies on meta, not on cpu; call .to(device) in build"),
         ("in_eval", "the model is in eval mode"),
         ("vector_loss", "returned a tensor of shape (2, 16, 64); it must return a scalar tensor"),
         ("detached_loss", "has no gradient"),
