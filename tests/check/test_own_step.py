@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import torch
 
 from harness.techniques.precision import Precision
 from harness.techniques.registry import axis_table
-from harness.trial import custom, foreign, own_batches, own_blocks, own_gradients
+from harness.trial import custom, foreign, own_batches, own_blocks, own_gradients, own_step
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun
@@ -52,6 +53,26 @@ def test_the_same_seed_gives_the_same_weights_data_and_losses() -> None:
     assert first.measured["figures"]["first_batch_sha256"] == second.measured["figures"]["first_batch_sha256"]
     assert first.measured["figures"]["first_weights_sha256"] == second.measured["figures"]["first_weights_sha256"]
     assert first.measured["figures"]["work_sha256"] == second.measured["figures"]["work_sha256"]
+
+
+def test_what_a_step_did_is_known_by_what_ran_how_often_and_on_which_parameters() -> None:
+    """Arms that did the same are told that the setting was ignored: half as many operators, or half the bits, are not
+    the same."""
+
+    def done(operators: dict[str, int], kernels: dict[str, int], model: torch.nn.Module) -> Any:
+        profile = SimpleNamespace(operators=Counter(operators), kernels=Counter(kernels))
+        run: Any = SimpleNamespace(own=SimpleNamespace(figures={}, source=""), profile=profile, plain_model=model)
+        own_step.judge(run, result := TrialResult(outcome=Outcome.OK))
+        return result.measured["figures"]["work_sha256"]
+
+    layer, once = torch.nn.Linear(2, 2), {"aten::mm": 1}
+    given = [
+        (once, once, layer), ({"aten::mm": 2}, once, layer), (once, {"aten::mm": 2}, layer), ({}, once, layer),
+        (once, once, torch.nn.Linear(2, 4)), (once, once, torch.nn.Linear(2, 2).half()),
+        (once, once, torch.nn.Sequential(layer)),
+    ]  # fmt: skip
+    assert len({done(*each) for each in given}) == len(given)
+    assert done(*given[0]) == done({"aten::mm": 1}, {"aten::mm": 1}, torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize(

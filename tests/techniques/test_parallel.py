@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from harness.errors import EnvironmentProblem
+from harness.techniques import replicas
 from harness.techniques.pipeline import micro_batches
+from harness.trial import ranks as group
 from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks as OneRank
 from harness.trial.ranks import needs_group, processes_of
 from harness.trial.spec import TrialResult
 from harness.trial.torchrun import SeveralNodes
@@ -427,6 +430,28 @@ def test_gradients_are_reduced_after_the_last_micro_batch_alone(
     steps.clear()
     assert run_trial(parallel="fsdp", devices=1, accumulation=accumulation).outcome is Outcome.OK
     assert told == len(steps) * [*[False] * (accumulation - 1), True]
+
+
+@pytest.mark.parametrize(
+    ("apart", "reducer", "reason"),
+    [
+        (1e-8, True, ""),
+        # batches that differ in little
+        (1e-4, True, "the gradients of the ranks differ after backward: nothing was exchanged"),
+        (0.0, False, "the model has no reducer"),
+    ],
+)
+def test_gradients_are_the_same_on_every_rank_but_for_rounding(
+    apart: float, reducer: bool, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = [{"gradient": [3.0, 5.0], "loss": 1.0}, {"gradient": [3.0, 5.0 * (1 + apart)], "loss": 1.0}]
+    monkeypatch.setattr(replicas, "_checksums_of_a_step", lambda run: None)
+    monkeypatch.setattr(group, "gather", lambda mine, ranks: sums)
+    model = SimpleNamespace(reducer="there") if reducer else SimpleNamespace()
+    run: Any = SimpleNamespace(ranks=OneRank(), model=model, bucket_bytes=lambda: 0)
+    evidence = replicas.same_gradients(run)
+    assert evidence.holds is not bool(reason)
+    assert not reason or evidence.reason == reason
 
 
 @pytest.mark.train
