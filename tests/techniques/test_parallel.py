@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.errors import EnvironmentProblem
-from harness.techniques import replicas
+from harness.techniques import pipeline, replicas, sharding
 from harness.techniques.pipeline import micro_batches
 from harness.trial import ranks as group
 from harness.trial.launch import LocalLauncher
@@ -452,6 +452,47 @@ def test_gradients_are_the_same_on_every_rank_but_for_rounding(
     evidence = replicas.same_gradients(run)
     assert evidence.holds is not bool(reason)
     assert not reason or evidence.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("shares", "sharded", "holds"),
+    [([0.5, 0.5], 2, True), ([0.52, 0.48], 2, True), ([0.5, 0.54], 2, False), ([0.5, 0.5], 1, False)],
+)
+def test_every_rank_holds_its_share_of_sharded_parameters_alone(
+    shares: list[float], sharded: int, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, part = SimpleNamespace(numel=lambda: 8), SimpleNamespace(numel=lambda: 8, to_local=lambda: None)
+    monkeypatch.setattr(sharding, "shard_of", lambda each: each)
+    monkeypatch.setattr(group, "gather", lambda mine, ranks: shares)
+    model = SimpleNamespace(modules=lambda: [], parameters=lambda: [part] * sharded + [whole] * (2 - sharded))
+    run: Any = SimpleNamespace(ranks=OneRank(), model=model)
+    assert sharding.local_share(run).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("held", "layers", "holds"),
+    [
+        ((2, 1), ([0, 1], [2]), True),
+        ((3, 3), ([], []), False),
+        # one of them twice, and another not at all
+        ((2, 1), ([0, 1], [1]), False),
+        ((2, 1), ([0], [1, 2]), False),
+    ],
+)
+def test_stages_hold_all_layers_between_them_and_each_once(
+    held: tuple[int, int], layers: tuple[list[int], list[int]], holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    ranks = [{"layers": mine, "held": count, "passes": 4} for count, mine in zip(held, layers, strict=True)]
+    monkeypatch.setattr(group, "gather", lambda mine, one: ranks)
+    run: Any = SimpleNamespace(
+        model=torch.nn.ModuleList([torch.nn.Identity()]), facts={}, ranks=OneRank(),
+        config=SimpleNamespace(num_hidden_layers=3), cell=cell(parallel="pipeline", devices=2, batch_size=4),
+    )  # fmt: skip
+    evidence = pipeline.own_layers(run)
+    assert evidence.holds is holds
+    assert holds or "it was not divided" in evidence.reason
 
 
 @pytest.mark.train
