@@ -631,12 +631,15 @@ def test_each_example_is_ten_lines_or_fewer() -> None:
         # transformers' attention drops by a function
         (torch.nn.Identity(), {"attention_dropout": 0.1}, "attention_dropout=0.1"),
         (torch.nn.Identity(), {"hidden_size": 64, "attn_pdrop": 0.5}, "attn_pdrop=0.5"),
+        # of heads that are not there: a GPT-2 without any dropout was not compared for the first
+        (torch.nn.Identity(), {"summary_first_dropout": 0.1, "classifier_dropout": 0.1, "qa_dropout": 0.1}, ""),
     ],
 )
 def test_dropout_that_is_on_is_told_by_its_place(module: Any, config: dict[str, Any], told: str) -> None:
     model: Any = torch.nn.Sequential(module)
     model.config = SimpleNamespace(**config)
     assert foreign.dropout_of(model) == told
+    assert foreign.dropout_of(steps.Towers().one) == ""
 
 
 def test_dropout_leaves_the_gradient_check_out() -> None:
