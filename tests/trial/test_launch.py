@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from harness.trial.interrupts import Interrupts
 from harness.trial.launch import Finished, LocalLauncher, port_taken
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialSpec
-from harness.trial.supervision import Patience
+from harness.trial.supervision import Patience, _Watch
 from tests.trial.notes import living, wait_for_notes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -265,6 +266,16 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(launcher: LocalLauncher, 
     assert finished.reason.endswith("RuntimeError: rank one has had enough")
     assert finished.exit_statuses == (-signal.SIGTERM, 1)
     assert finished.wall_seconds < 10
+
+
+def test_of_ranks_that_die_the_first_is_named_and_the_largest_counts() -> None:
+    now = time.monotonic()
+    patience = Patience(after_rank_death_seconds=5.0)
+    watch = _Watch(helper=None, ranks=3, patience=patience, due=now + 60, deadline=now + 60)  # type: ignore[arg-type]
+    for rank, status, peak in ((2, 0, 100), (1, -11, 300), (0, 1, 200)):
+        watch.handle({"is": "ended", "rank": rank, "status": status, "peak_host_bytes": peak})
+    assert (watch.ending.first_dead, watch.ending.peak_host_bytes) == (1, 300)
+    assert watch.due <= time.monotonic() + 5.0, "the others have that long to end by themselves"
 
 
 def test_a_failure_that_another_rank_wrote_down_is_the_trials(zygote: LocalLauncher, tmp_path: Path) -> None:
