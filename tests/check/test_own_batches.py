@@ -24,7 +24,7 @@ def trial(build: str, **settings: Any) -> TrialResult:
     return test_own_step.trial(build, file=STEPS, **settings)
 
 
-@pytest.mark.parametrize("build", ["padded_later", "padded_inside", "masked_by_the_loss", "end_to_end"])
+@pytest.mark.parametrize("build", ["padded_later", "padded_inside", "masked_by_the_loss", "end_to_end", "in_windows"])
 def test_a_mask_of_the_step_stays_whatever_kernel_is_asked_for(build: str) -> None:
     """It was dropped where the first batch had no zeros in an `attention_mask` at its top: other losses by 0.01."""
     plain, held = trial(build, attention="sdpa"), trial(build, attention="sdpa-math")
