@@ -202,3 +202,12 @@ def test_a_kernel_is_a_sign_of_one_setting_alone(name: str, kernel: str) -> None
         assert evidence is not None
         assert list(evidence.facts["kernels"]) == [kernel]
         assert evidence.holds is (setting == kernel)
+
+
+def test_the_kernel_is_named_and_not_the_operator_that_called_it() -> None:
+    kernel = next(iter(_REAL_NAMES))
+    profile = Profile(kernels=Counter({kernel: 4}), operators=Counter({"aten::_flash_attention_forward": 4}))
+    run: Any = SimpleNamespace(profile=profile, own=None)
+    evidence = Attention().evidence(cell(attention="sdpa-flash", precision="bf16"), run)
+    assert evidence is not None
+    assert evidence.word == "pytorch_flash::flash_fwd_kernel"

@@ -110,7 +110,7 @@ def test_padding_is_counted(run_trial: Run, setting: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["tiny", "tiny-gpt2"])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "sdpa-math"])
 def test_documents_of_a_row_do_not_see_each_other(run_trial: Run, model: str, attention: str) -> None:
     result = run_trial(batching="packed", model=model, attention=attention)
     facts = result.evidence["batching"]["facts"]
