@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,6 +84,31 @@ def test_a_budget_counts_unpadded_tokens(documents: _Documents) -> None:
     batch = batching.token_budget(documents, _settings(sequence_length=4, batch_size=2), _InOrder())  # type: ignore[arg-type]
     assert batch["attention_mask"].sum() == 7
     assert batch["input_ids"].shape == (2, 4)
+
+
+def test_a_batch_that_fills_its_budget_is_whole(documents: _Documents) -> None:
+    """4 + 3 tokens are 7, which is what there is."""
+    given = _settings(sequence_length=7, batch_size=1)
+    assert batching.token_budget(documents, given, _InOrder())["input_ids"].shape == (2, 4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("place", "length", "tokens"),
+    [
+        (0, 6, [0, 1, 2, 3]),
+        (1, 6, [10, 11, 12]),
+        # cut at the sequence length
+        (0, 3, [0, 1, 2]),
+        # one token alone teaches nothing: with the next one, or at the end of all the one before
+        (2, 6, [20, 30]),
+        (3, 6, [20, 30]),
+    ],
+)
+def test_a_document_is_its_own_tokens_up_to_the_length(place: int, length: int, tokens: list[int]) -> None:
+    stream: Any = _Documents(4, 3, 1, 1)
+    stream.about = SimpleNamespace(documents=4, tokens=9)
+    random: Any = SimpleNamespace(integers=lambda low, high: place)
+    assert batching._document(stream, _settings(sequence_length=length), random).tolist() == tokens
 
 
 def test_what_the_device_computes_can_pass_the_budget() -> None:
