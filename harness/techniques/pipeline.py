@@ -129,10 +129,10 @@ def own_layers(run: TrainingRun) -> Evidence:
     wanted = int(run.config.num_hidden_layers)
     parts, passes = _micro_batches_of(run.cell, len(everyone)), [each["passes"] for each in everyone]
     facts = {"world_size": len(everyone), "stages": everyone, "micro_batches": parts}
-    total = sum(each["held"] for each in everyone)
     shown = " + ".join(str(each["held"]) for each in everyone)
     word = f"{shown} layers, {parts} micro-batches"
-    if total != wanted or any(each["held"] != len(each["layers"]) for each in everyone):
+    dealt = sorted(number for each in everyone for number in each["layers"])
+    if dealt != list(range(wanted)) or any(each["held"] != len(each["layers"]) for each in everyone):
         reason = f"the ranks hold {shown} layers of a model of {wanted}: it was not divided"
         return Evidence(holds=False, word=word, facts=facts, reason=reason)
     if any(each != parts for each in passes):

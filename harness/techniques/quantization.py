@@ -40,7 +40,7 @@ class Quantization(Technique):
         "bitsandbytes; lora (4-bit weights cannot be trained themselves); linear layers (not GPT-2's Conv1D); "
         "not with dp"
     )
-    proof = "class of the layers, bytes a weight, compute type"
+    proof = "class of the layers, number format, bytes a weight, compute type"
     revised = "a step of one's own was quantized in the blocks of all its lists"
 
     def revision(self, cell: Cell) -> int:
@@ -84,16 +84,18 @@ class Quantization(Technique):
         weights = sum(int(_packing(layer).shape.numel()) for layer in layers)
         stored = sum(_stored_bytes(layer) for layer in layers)
         each = stored / weights if weights else float("inf")
+        formats = sorted({str(_packing(layer).quant_type) for layer in layers})
         computes = sorted({str(layer.compute_dtype).removeprefix("torch.") for layer in layers})
         facts = {
-            "layers": len(layers), "weights": weights, "bytes_a_weight": each, "compute_dtype": computes,
+            "layers": len(layers), "weights": weights, "bytes_a_weight": each, "formats": formats,
+            "compute_dtype": computes,
             "double_quantization": all(_packing(layer).nested for layer in layers),
         }  # fmt: skip
         return Evidence(
-            holds=bool(layers) and each <= _BYTES_A_WEIGHT_AT_MOST and computes == ["bfloat16"],
+            holds=each <= _BYTES_A_WEIGHT_AT_MOST and formats == ["nf4"] and computes == ["bfloat16"],
             word=f"{each:.3f} bytes a weight", facts=facts,
             reason=f"quantization=nf4 was set, but {len(layers)} layers are 4-bit at {each:.2f} bytes a weight, "
-            f"computing in {computes}",
+            f"in {formats}, computing in {computes}",
         )  # fmt: skip
 
 

@@ -30,6 +30,8 @@ SHOWS_ITSELF = frozenset({
 })  # fmt: skip
 #: Of these, what only the harness's own doing shows: micro-batches inside a loss that honours them do not.
 SHOWN_BY_BUILD = frozenset({"accumulation"})
+#: In names of a configuration: of heads that the model need not have, and that drop by modules where it has them.
+_OF_HEADS = ("summary", "classif", "qa_")
 #: Read by `build` without further ado: the size of a batch shows whether it did.
 SIZES = frozenset({"sequence_length", "batch_size"})
 
@@ -112,7 +114,8 @@ def dropout_of(model: nn.Module) -> str:
     values = vars(config) if config is not None else {}
     return next(
         (f"{name}={value:g}" for name, value in values.items()
-         if ("dropout" in name or "pdrop" in name) and isinstance(value, float) and value > 0), "",
+         if ("dropout" in name or "pdrop" in name) and not any(head in name for head in _OF_HEADS)
+         and isinstance(value, float) and value > 0), "",
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from harness.techniques.checkpointing import enable_checkpointing
 from harness.trial.batching import IGNORED, Batch
 from harness.trial.data import Samples
+from harness.trial.foreign import dropout_of
 from harness.trial.model import make_model
 from harness.trial.outcome import is_out_of_memory
 from harness.trial.parameters import Shapes, parameters_of, shapes_of
@@ -40,7 +41,7 @@ class NotCompared(Exception):  # noqa: N818 - no error: the message is why
 def why_skipped(run: TrainingRun) -> str | None:
     """Why this cell's gradient cannot be compared with the plain model's, or None."""
     cell = run.cell
-    if run.own is not None and (dropout := run.own.dropout()):
+    if dropout := dropout_of(run.plain_model):
         return f"the model has dropout ({dropout}): its random masks differ between kernels; set it to 0 for this check"
     if run.own is not None and run.ranks.world_size > 1:
         return "the step divides its work between ranks, and the plain one is built and run in one process"

@@ -31,7 +31,9 @@ _HALVES = (torch.bfloat16, torch.float16)
 def compare(run: TrainingRun, own: OwnStep, mine: Gradient, shapes: Shapes) -> dict[str, Any]:
     """`error` and `eager_error`, as `gradients.compare` gives them; or `skipped`: why. The timed model is gone."""
     try:
-        eager = _gradient(run, own, PLAIN, shapes, dtype=run.parameter_dtype, contexts=run.forward_contexts)
+        # with the cell's own loss scale: fp16 without one loses what is small
+        scale, dtype = run.loss_scale(), run.parameter_dtype
+        eager = _gradient(run, own, PLAIN, shapes, dtype=dtype, contexts=run.forward_contexts, scale=scale)
         with exact_fp32():
             fp32 = {**PLAIN, "precision": "fp32"}
             reference = _gradient(run, own, fp32, shapes, dtype=torch.float32, contexts=None)
@@ -50,12 +52,13 @@ def compare(run: TrainingRun, own: OwnStep, mine: Gradient, shapes: Shapes) -> d
 
 def _gradient(
     run: TrainingRun, own: OwnStep, changes: dict[str, Setting], shapes: Shapes, *,
-    dtype: torch.dtype, contexts: Iterable[Any] | None,
+    dtype: torch.dtype, contexts: Iterable[Any] | None, scale: float = 1.0,
 ) -> Gradient:  # fmt: skip
     """The gradient of the first step of a step built anew from the same seed, summed over its micro-batches.
 
     Args:
         contexts: entered around each forward as in the trial; None: it is to be fp32 throughout.
+        scale: of the loss in backward; the gradient that is given back is without it.
 
     Raises:
         NotCompared: it has other parameters, begins with other weights or data, draws, or is not fp32 although it
@@ -83,9 +86,9 @@ def _gradient(
             loss = loss_of(own, step, step.model, batch)
         if not loss.requires_grad:
             raise Inert("the loss has no gradient")
-        (loss / run.accumulation).backward()
+        (loss * (scale / run.accumulation)).backward()
     found = {name: part.grad.float() for name, part in parameters_of(step.model).items() if part.grad is not None}
-    return {name: grad.to_dense() if grad.is_sparse else grad for name, grad in found.items()}
+    return {name: (grad.to_dense() if grad.is_sparse else grad) / scale for name, grad in found.items()}
 
 
 def _same_beginning(own: OwnStep, step: TrainingStep, batch: Any) -> None:

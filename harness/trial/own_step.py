@@ -63,10 +63,6 @@ class OwnStep:
         """The model's repeated blocks, each once; none where none are found."""
         return [block for row in own_blocks.rows(self.step.model) for block in row]
 
-    def dropout(self) -> str:
-        """A dropout that is on, as `attn_pdrop=0.1`; empty where there is none."""
-        return foreign.dropout_of(self.step.model)
-
     def checkpoint(self, setting: str, *, input_gradients: bool) -> None:
         """As `own_blocks.checkpoint_all`."""
         own_blocks.checkpoint_all(self, setting=setting, input_gradients=input_gradients)

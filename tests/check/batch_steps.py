@@ -78,6 +78,18 @@ def end_to_end(device: Any, settings: Mapping[str, Any]) -> Any:
     return language_model(), made, loss
 
 
+def in_windows(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Each token sees the four before it alone, by the model's own configuration."""
+    from transformers import MistralConfig, MistralForCausalLM
+
+    model = MistralForCausalLM(MistralConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, sliding_window=4,
+    ))  # fmt: skip
+    made = [torch.randint(0, 64, (ROWS, LENGTH)) for _ in range(6)]
+    return model, made, lambda model, ids: model(ids, labels=ids, use_cache=False).loss
+
+
 def unmasked(device: Any, settings: Mapping[str, Any]) -> Any:
     made = [torch.randint(0, 64, (ROWS, LENGTH)) for _ in range(6)]
     return language_model(), made, lambda model, ids: model(ids, labels=ids, use_cache=False).loss

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -117,6 +119,34 @@ def splits_when_asked(device: Any, settings: Mapping[str, Any]) -> Any:
     return TrainingStep(model=model, batches=batches(), loss=loss, honours={"attention"})
 
 
+def twice_as_large_when_asked(device: Any, settings: Mapping[str, Any]) -> Any:
+    """What it computes besides: twice the loss for each setting that it honours and that is not the plain one."""
+    plain = {"attention": "eager", "compile": "off", "checkpointing": "off"}
+    times = 2 ** sum(settings[axis] != setting for axis, setting in plain.items())
+    return TrainingStep(
+        model=Model(), batches=batches(), loss=lambda model, batch: times * loss(model, batch), honours=plain.keys()
+    )
+
+
+def small_loss(device: Any, settings: Mapping[str, Any]) -> Any:
+    """A millionth of the usual: its gradients are below what fp16 holds."""
+    return Model(), batches(), lambda model, batch: 1e-6 * loss(model, batch)
+
+
+def draws_each_batch(device: Any, settings: Mapping[str, Any]) -> Any:
+    """As it is asked for, a row from each library's random numbers, of which build draws as many as it has workers."""
+
+    def drawn() -> Iterator[torch.Tensor]:
+        for _ in range(4):
+            rows = [np.random.randint(0, 64, LENGTH), [random.randrange(64) for _ in range(LENGTH)]]
+            yield torch.cat([torch.randint(0, 64, (1, LENGTH)), torch.tensor(np.array(rows))])
+
+    model = Model()
+    for _ in range(int(settings["workers"])):
+        torch.rand(1), np.random.rand(), random.random()
+    return TrainingStep(model=model, batches=drawn, loss=loss, honours={"workers"})
+
+
 def in_its_own_ddp(device: Any, settings: Mapping[str, Any]) -> Any:
     """Each rank on batches of its own; the constructor waits for all ranks."""
     from torch import distributed as dist
@@ -142,6 +172,10 @@ def honours_attention(device: Any, settings: Mapping[str, Any]) -> Any:
 
 def says_that_it_honours_attention(device: Any, settings: Mapping[str, Any]) -> Any:
     return TrainingStep(model=Model(), batches=batches(), loss=loss, honours={"attention"})
+
+
+def vouches_for_attention(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"attention"}, evidence=lambda: {"attention": (True, "of course")})
 
 
 def honours_workers(device: Any, settings: Mapping[str, Any]) -> Any:
@@ -210,6 +244,12 @@ def compiles_by_itself(device: Any, settings: Mapping[str, Any]) -> Any:
     model = Model()
     for block in model.blocks:
         block.compile(backend="eager")
+    return model, batches(), loss
+
+
+def compiles_one_block(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Model()
+    model.blocks[0].compile(backend="eager")
     return model, batches(), loss
 
 
@@ -333,6 +373,25 @@ def convolutions(device: Any, settings: Mapping[str, Any]) -> Any:
     return model, pictures, lambda model, batch: model(batch).square().mean()
 
 
+class OutsideAutocast(nn.Module):
+    """A layer that is always in fp32, as some delicate ones are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.layer = nn.Embedding(64, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(batch, length) to (batch, length, width)."""
+        with torch.autocast(ids.device.type, enabled=False):
+            return self.layer(self.embed(ids))
+
+
+def a_layer_in_fp32_before_blocks(device: Any, settings: Mapping[str, Any]) -> Any:
+    model = Blocks(mlp(), mlp())
+    model.embed = OutsideAutocast()  # type: ignore[assignment]
+    return model, batches(), loss
+
+
 def bag_of_words(device: Any, settings: Mapping[str, Any]) -> Any:
     """An EmbeddingBag has a matrix too, and multiplies by nothing."""
     model = nn.Sequential(nn.EmbeddingBag(64, WIDTH), nn.Linear(WIDTH, 4))
@@ -383,6 +442,24 @@ class BothToNone(Both):
         super().zero_grad()
 
 
+class ByItself:
+    """An optimizer that is none of torch's and holds none: a step against each gradient, of its sign alone."""
+
+    def __init__(self, parameters: Any) -> None:
+        self.parameters = list(parameters)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """A loop over tensors."""
+        for part in self.parameters:
+            part.addcdiv_(part.grad, part.grad.abs() + 1e-8, value=-0.01)
+
+    def zero_grad(self) -> None:
+        """Of each."""
+        for part in self.parameters:
+            part.grad = None
+
+
 class Failing(Both):
     """A step that raises."""
 
@@ -397,6 +474,10 @@ def two_in_one_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
 
 def two_in_one_to_none(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(optimizer=BothToNone)
+
+
+def honours_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=ByItself, honours={"optimizer"})
 
 
 def optimizer_that_fails(device: Any, settings: Mapping[str, Any]) -> Any:
@@ -472,6 +553,10 @@ def returns_no_loss(device: Any, settings: Mapping[str, Any]) -> Any:
 
 def frozen(device: Any, settings: Mapping[str, Any]) -> Any:
     return Model().requires_grad_(False), batches(), loss
+
+
+def elsewhere(device: Any, settings: Mapping[str, Any]) -> Any:
+    return Model().to("meta"), batches(), loss
 
 
 def in_eval(device: Any, settings: Mapping[str, Any]) -> Any:
@@ -626,6 +711,14 @@ def tokens_in_a_part_of_the_batch(device: Any, settings: Mapping[str, Any]) -> A
 
 def tokens_that_are_none(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(tokens=lambda batch: torch.tensor(0))
+
+
+def tokens_without_end(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: float("inf"))
+
+
+def tokens_that_are_true(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: True)
 
 
 def no_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:

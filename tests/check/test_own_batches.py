@@ -11,6 +11,7 @@ import torch
 
 from harness.trial import custom, own_batches
 from harness.trial.outcome import Outcome
+from harness.trial.own_step import OwnStep
 from harness.trial.spec import TrialResult
 from tests.check import batch_steps, test_own_step
 from tests.check.batch_steps import ROWS
@@ -23,7 +24,7 @@ def trial(build: str, **settings: Any) -> TrialResult:
     return test_own_step.trial(build, file=STEPS, **settings)
 
 
-@pytest.mark.parametrize("build", ["padded_later", "padded_inside", "masked_by_the_loss", "end_to_end"])
+@pytest.mark.parametrize("build", ["padded_later", "padded_inside", "masked_by_the_loss", "end_to_end", "in_windows"])
 def test_a_mask_of_the_step_stays_whatever_kernel_is_asked_for(build: str) -> None:
     """It was dropped where the first batch had no zeros in an `attention_mask` at its top: other losses by 0.01."""
     plain, held = trial(build, attention="sdpa"), trial(build, attention="sdpa-math")
@@ -43,12 +44,36 @@ def test_without_a_mask_a_compiled_model_is_given_none() -> None:
     [
         lambda ids, mask: {"input_ids": ids, "attention_mask": mask},
         lambda ids, mask: ({"picture": torch.zeros(2, 9), "input_ids": ids, "attention_mask": mask}, mask),
+        lambda ids, mask: {"places": torch.zeros(2, 9).long(), "input_ids": ids, "attention_mask": mask},
     ],
 )
 def test_tokens_are_the_ids_wherever_they_lie_in_a_batch(batch: Any) -> None:
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     tokens, samples, useful = own_batches.sizes(batch(torch.ones(2, 3).long(), mask), None)
     assert (tokens, samples, int(useful)) == (6, 2, 4)
+
+
+def test_a_number_a_sample_is_no_token() -> None:
+    """Classes, or lengths, before the ids."""
+    assert own_batches.sizes((torch.tensor([7, 8]), torch.ones(2, 3).long()), None) == (6, 2, 6)
+
+
+def test_what_the_step_counts_itself_holds_no_padding() -> None:
+    assert own_batches.sizes(torch.ones(2, 3).long(), lambda batch: 5) == (5, 2, 5)
+
+
+def test_a_mask_of_another_shape_tells_nothing_of_padding() -> None:
+    """One of who attends to whom has more entries than there are tokens."""
+    batch = {"input_ids": torch.ones(2, 3).long(), "attention_mask": torch.ones(2, 1, 3, 3)}
+    assert own_batches.sizes(batch, None) == (6, 2, 6)
+
+
+def test_the_end_of_each_pass_is_known() -> None:
+    ends: list[int] = []
+    batches = own_batches.endless([torch.zeros(1)] * 3, "my.py:build", STEPS, ends)
+    for _ in range(8):
+        next(batches)
+    assert ends == [3, 6]
 
 
 @pytest.mark.parametrize(
@@ -120,10 +145,62 @@ def test_a_batch_of_another_kind_moves_and_is_known_by_its_values(build: str) ->
     assert own_batches.batch_hash(first) == own_batches.batch_hash(copy.deepcopy(first))
 
 
+def test_batches_that_differ_in_anything_have_other_hashes() -> None:
+    sparse, zeros = torch.eye(4)[:2].to_sparse(), torch.zeros(2, 4)
+    parts = [torch.nested.nested_tensor([torch.zeros(2), last], layout=torch.jagged) for last in zeros]
+    parts.append(torch.nested.nested_tensor([torch.zeros(2), torch.ones(4)], layout=torch.jagged))
+    given: list[dict[str, torch.Tensor]] = [
+        {"x": zeros}, {"y": zeros}, {"x": zeros.T}, {"x": zeros.int()}, {"x": zeros, "y": torch.zeros(0)},
+        {"x": zeros + 1}, {"x": sparse}, {"x": 2 * sparse}, {"x": parts[0]}, {"x": parts[-1]},
+    ]  # fmt: skip
+    assert len({own_batches.batch_hash(each) for each in given}) == len(given)
+    assert own_batches.batch_hash({"x": parts[0]}) == own_batches.batch_hash({"x": parts[1]})
+
+
+def test_weights_that_differ_in_anything_have_other_hashes() -> None:
+    """Random ones sum to little; those of one sum may be larger or smaller, and those of two be exchanged."""
+
+    def hashed(**weights: list[float]) -> str:
+        model = torch.nn.Module()
+        for name, values in weights.items():
+            model.register_parameter(name, torch.nn.Parameter(torch.tensor(values)))
+        return own_batches.weights_hash(model)
+
+    given: list[dict[str, list[float]]] = [
+        {"a": [1.0, -1.0], "b": [3.0]}, {"a": [2.0, -2.0], "b": [3.0]}, {"a": [1.0, -1.0], "c": [3.0]},
+        {"a": [1.0, -1.0, 0.0], "b": [3.0]}, {"a": [-1.0, -1.0], "b": [3.0]}, {"b": [1.0, -1.0], "a": [3.0]},
+    ]  # fmt: skip
+    assert len({hashed(**each) for each in given}) == len(given)
+    assert hashed(**given[0]) == hashed(**given[0])
+
+
 def test_a_sequence_that_is_packed_keeps_its_lengths_on_the_host() -> None:
     packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
     there = own_batches.moved(packed, torch.device("meta"), non_blocking=True)
     assert (there.data.device.type, there.batch_sizes.device.type) == ("meta", "cpu")
+
+
+def test_a_batch_that_moves_itself_is_told_not_to_wait() -> None:
+    class Batch:
+        def to(self, device: torch.device, **how: bool) -> None:
+            told.append(how)
+
+    told: list[dict[str, bool]] = []
+    for non_blocking in (False, True):
+        own_batches.moved(Batch(), torch.device("cpu"), non_blocking=non_blocking)
+    assert told == [{}, {"non_blocking": True}], "what takes no such word is not given it unasked"
+
+
+def test_a_batch_is_pinned_where_all_of_it_is() -> None:
+    """From what is pageable the host waits, and that is no fault of the setting."""
+
+    class Pinned(torch.Tensor):
+        def is_pinned(self, *_: Any) -> bool:
+            return True
+
+    pinned, pageable = torch.zeros(2).as_subclass(Pinned), torch.zeros(2)
+    assert OwnStep.is_pinned({"x": pinned, "y": (pinned,)})
+    assert not OwnStep.is_pinned({"x": pinned, "y": (pageable,)})
 
 
 def test_a_batch_in_which_no_tensor_is_found_is_refused() -> None:

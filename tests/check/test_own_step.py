@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from harness.trial import custom, own_gradients
+from harness.techniques.precision import Precision
+from harness.techniques.registry import axis_table
+from harness.trial import custom, foreign, own_batches, own_blocks, own_gradients, own_step
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun
+from tests.check import steps
 from tests.training import run_spec, spec_of
 
 STEPS = Path(__file__).with_name("steps.py")
@@ -48,6 +55,26 @@ def test_the_same_seed_gives_the_same_weights_data_and_losses() -> None:
     assert first.measured["figures"]["work_sha256"] == second.measured["figures"]["work_sha256"]
 
 
+def test_what_a_step_did_is_known_by_what_ran_how_often_and_on_which_parameters() -> None:
+    """Arms that did the same are told that the setting was ignored: half as many operators, or half the bits, are not
+    the same."""
+
+    def done(operators: dict[str, int], kernels: dict[str, int], model: torch.nn.Module) -> Any:
+        profile = SimpleNamespace(operators=Counter(operators), kernels=Counter(kernels))
+        run: Any = SimpleNamespace(own=SimpleNamespace(figures={}, source=""), profile=profile, plain_model=model)
+        own_step.judge(run, result := TrialResult(outcome=Outcome.OK))
+        return result.measured["figures"]["work_sha256"]
+
+    layer, once = torch.nn.Linear(2, 2), {"aten::mm": 1}
+    given = [
+        (once, once, layer), ({"aten::mm": 2}, once, layer), (once, {"aten::mm": 2}, layer), ({}, once, layer),
+        (once, once, torch.nn.Linear(2, 4)), (once, once, torch.nn.Linear(2, 2).half()),
+        (once, once, torch.nn.Sequential(layer)),
+    ]  # fmt: skip
+    assert len({done(*each) for each in given}) == len(given)
+    assert done(*given[0]) == done({"aten::mm": 1}, {"aten::mm": 1}, torch.nn.Linear(2, 2))
+
+
 @pytest.mark.parametrize(
     ("build", "settings"), [("named_module", {}), ("wrapped", {}), ("wraps_when_asked", {"compile": "default"})]
 )
@@ -68,6 +95,72 @@ def test_gradients_of_other_parameters_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "times"), [({"attention": "sdpa"}, 2), ({"compile": "default"}, 4), ({"checkpointing": "full"}, 4)]
+)
+def test_the_plain_step_is_built_with_plain_settings(settings: dict[str, Any], times: int) -> None:
+    """What a setting that build honours changes would be held against itself. torch's default attention is in each."""
+    found = trial("twice_as_large_when_asked", gradient_check=True, **settings).measured["gradient_check"]
+    assert found["error"] == pytest.approx(times - 1, rel=1e-4)
+
+
+def test_a_gradient_over_micro_batches_is_that_of_the_mean_of_their_losses() -> None:
+    result = trial("good", accumulation=3, gradient_check=True)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert result.measured["gradient_check"]["error"] < 1e-5
+
+
+@pytest.mark.parametrize("precision", ["bf16", "amp-bf16"])
+def test_what_rounding_costs_is_that_of_the_cells_own_precision(precision: str) -> None:
+    """16 bits of which 8 are of the number: 0.004 a rounding. In fp32 the plain step would be off by nothing."""
+    found = trial("good", precision=precision, gradient_check=True).measured["gradient_check"]
+    assert 1e-3 < found["eager_error"] < 0.05
+    assert found["error"] <= 2 * found["eager_error"]
+
+
+def test_the_plain_step_in_fp16_has_the_loss_scale_of_the_cell() -> None:
+    """Without it eager attention was off by the whole gradient, and twice as much was allowed to any other."""
+    found = trial("small_loss", precision="amp-fp16", gradient_check=True).measured["gradient_check"]
+    assert 1e-4 < found["eager_error"] < 0.01
+    assert found["error"] <= 2 * found["eager_error"]
+
+
+def test_the_plain_step_is_multiplied_in_full_fp32_and_attends_by_plain_operations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the cell chose: TF32 would be as wrong as what it judges, and a kernel would be held against itself."""
+    found: list[tuple[str, bool, bool]] = []
+
+    def looking(*given: Any) -> Any:
+        kernels = torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled()
+        found.append((torch.get_float32_matmul_precision(), *kernels))
+        return plain(*given)
+
+    plain = own_gradients.loss_of
+    monkeypatch.setattr(own_gradients, "loss_of", looking)
+    monkeypatch.setattr(Precision, "apply", lambda *_: torch.set_float32_matmul_precision("high"))
+    result = trial("good", gradient_check=True, attention="sdpa-flash", precision="fp32")
+    assert "flash" in result.evidence["attention"]["word"]
+    assert found == [("high", False, True), ("highest", False, True)]
+
+
+def test_data_that_are_drawn_later_do_not_depend_on_what_build_has_drawn() -> None:
+    """An arm whose build draws more would be trained on other data; and the plain step is given the same ones too."""
+    none, two = (trial("draws_each_batch", workers=workers, gradient_check=True) for workers in (0, 2))
+    assert none.measured["figures"]["first_batch_sha256"] == two.measured["figures"]["first_batch_sha256"]
+    assert none.measured["losses"] == two.measured["losses"]
+    assert two.measured["gradient_check"]["error"] < 1e-5
+
+
+@pytest.mark.parametrize(("accumulation", "hashed"), [(1, 2), (2, 4)])
+def test_batches_are_known_by_all_of_the_warm_up_and_no_others(accumulation: int, hashed: int) -> None:
+    """Two steps of warm-up. Arms whose windows differ in length are held together by what both have seen."""
+    found = trial("good", accumulation=accumulation).measured["figures"]["warmup_batches_sha256"]
+    batches = custom.call(steps.good, "steps.py:good", torch.device("cpu"), {}, seed=7).batches
+    digest = hashlib.sha256("".join(map(own_batches.batch_hash, list(batches)[:hashed])).encode())  # type: ignore[arg-type]
+    assert found == digest.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
     ("settings", "axis", "word"),
     [
         ({"attention": "sdpa-math"}, "attention", "aten::_scaled_dot_product_attention_math"),
@@ -85,6 +178,28 @@ def test_settings_are_applied_from_outside_and_proven(settings: Any, axis: str, 
     assert result.evidence[axis]["word"] == word
 
 
+@pytest.mark.parametrize(
+    ("cell", "baseline", "named"),
+    [
+        ({}, {}, set()),
+        ({"attention": "eager"}, {}, {"attention"}),
+        # what the baseline sets is owed a proof in both: that it is off here, too
+        ({}, {"attention": "eager"}, {"attention"}),
+        ({"precision": "bf16"}, {"precision": "bf16"}, {"precision"}),
+        # how the built-in data is read is no matter of the step's own batches
+        ({"workers": 2}, {"workers": 2}, set()),
+        ({"workers": 2}, {}, {"workers"}),
+    ],
+)
+def test_a_question_is_about_what_either_arm_sets(
+    cell: dict[str, Any], baseline: dict[str, Any], named: set[str]
+) -> None:
+    defaults = axis_table().defaults()
+    spec = replace(spec_of(), settings={**defaults, **cell}, baseline_settings={**defaults, **baseline})
+    assert foreign.named_axes(spec) == named
+    assert foreign.named_axes(replace(spec, options={"named": ["clip"]})) == {*named, "clip"}
+
+
 def test_what_cannot_be_applied_says_why_and_how_to_do_it_oneself() -> None:
     result = trial("good", attention="eager")
     assert result.outcome is Outcome.INERT
@@ -93,6 +208,8 @@ def test_what_cannot_be_applied_says_why_and_how_to_do_it_oneself() -> None:
     assert "the batches are the step's own" in trial("good", workers=2).reason
     assert "none of the layers q_proj" in trial("good", lora=8).reason
     assert "share its data out between devices" in trial("good", zero=1).reason
+    assert "the step brings an optimizer of its own" in trial("groups_of_two_rates", optimizer="for-loop").reason
+    assert "DeepSpeed's engine is not set up for it" in trial("good", precision="ds-bf16").reason
 
 
 def test_a_setting_that_build_honours_shows_itself_or_is_proven_by_it() -> None:
@@ -101,6 +218,14 @@ def test_a_setting_that_build_honours_shows_itself_or_is_proven_by_it() -> None:
     told = trial("honours_workers", workers=2)
     assert told.evidence["workers"]["word"] == "2 workers, as build was told"
     assert told.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_what_the_harness_saw_is_not_replaced_by_what_the_step_says_of_itself(attention: str) -> None:
+    result = trial("vouches_for_attention", attention=attention)
+    seen = result.evidence["attention"]
+    assert (result.outcome is Outcome.OK, seen["holds"]) == (attention == "sdpa",) * 2
+    assert seen["word"] == "aten::_scaled_dot_product_flash_attention_for_cpu"
 
 
 def test_accumulation_that_the_loss_does_itself_is_not_done_again() -> None:
@@ -129,6 +254,7 @@ def test_how_a_batch_is_copied_is_left_alone_where_build_honours_it() -> None:
     [
         ("checkpoints_by_itself", "checkpointing", "checkpointing=off was set, but backward ran "),
         ("checkpoints_by_itself", "checkpointing", "where settings['checkpointing'] asks for it and add"),
+        ("compiles_one_block", "compile", "compile=off was set, but a step ran 1 region of compiled code: the step"),
         ("compiles_by_itself", "compile", "compile=off was set, but a step ran 2 regions of compiled code: the step"),
     ],
 )
@@ -174,6 +300,21 @@ def test_every_outermost_block_is_recomputed_once(build: str, blocks: int, in_ba
     assert result.measured["gradient_check"]["error"] < 1e-5
 
 
+def test_blocks_of_transformers_models_are_all_of_their_layers_wherever_they_stand() -> None:
+    from transformers import T5Config, T5Model
+
+    towers = steps.Towers()
+    listed = torch.nn.ModuleList([towers.one, towers.other])
+    assert own_blocks.rows(listed) == [list(towers.one.h), list(towers.other.layers)]
+    beside = torch.nn.ModuleDict({"tower": towers.one, "head": torch.nn.Sequential(steps.mlp(), steps.mlp())})
+    assert own_blocks.rows(beside) == [list(towers.one.h)], "a head is no block"
+    tables = torch.nn.ModuleList([torch.nn.Embedding(4, 4), torch.nn.Linear(4, 4)])
+    assert own_blocks.rows(tables) == [[tables[1]]], "nor is what only looks up"
+    sizes = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 2}
+    model = T5Model(T5Config(vocab_size=64, **sizes))
+    assert own_blocks.rows(model) == [[*model.encoder.block, *model.decoder.block]]
+
+
 def test_reentrant_without_input_gradients_leaves_a_block_untrained() -> None:
     result = trial("input_without_gradient", checkpointing="reentrant", input_gradients="off")
     assert (result.outcome, result.reason.split(":")[0]) == (
@@ -200,6 +341,7 @@ def test_the_attention_of_both_towers_is_exchanged() -> None:
     result = trial("two_towers", attention="eager")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert result.evidence["attention"]["word"] == "plain operations"
+    assert "configuration" in result.missing["mfu"], "one tower's shape says nothing of the work of both"
 
 
 def test_the_reference_gradient_is_of_eager_attention_in_both_towers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,9 +368,13 @@ def test_pruning_takes_a_module_that_is_listed_three_times_once() -> None:
 
 @pytest.mark.parametrize(("setting", "word"), [("amp-bf16", "bfloat16 inside"), ("fp32", "float32 inside")])
 @pytest.mark.parametrize(
-    "build", ["torch_encoder", "convolutions", "bag_of_words", "bare_layers", "compiles_by_itself"]
-)
-def test_the_precision_of_the_first_product_that_runs_is_seen(build: str, setting: str, word: str) -> None:
+    "build",
+    [
+        "torch_encoder", "convolutions", "bag_of_words", "bare_layers", "compiles_by_itself",
+        "a_layer_in_fp32_before_blocks",
+    ],
+)  # fmt: skip
+def test_the_precision_of_the_first_product_that_runs_in_a_block_is_seen(build: str, setting: str, word: str) -> None:
     result = trial(build, precision=setting)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert result.evidence["precision"]["word"] == word
@@ -249,6 +395,13 @@ def test_an_optimizer_needs_no_more_than_two_methods(build: str) -> None:
     matrices = 2 * 64 * 32 + 2 * (32 * 96 + 32 * 32)
     rest, tensors = 64 + 2 * (64 + 96 + 32), 1 + 2 * (2 + 1 + 1)
     assert result.measured["model_state_bytes"]["optimizer"] == 4 * matrices + 8 * rest + 4 * tensors
+
+
+@pytest.mark.parametrize(("setting", "outcome"), [("for-loop", Outcome.OK), ("foreach", Outcome.INERT)])
+def test_what_an_optimizer_of_ones_own_runs_is_seen_in_its_step(setting: str, outcome: Outcome) -> None:
+    result = trial("honours_optimizer", optimizer=setting)
+    assert result.evidence["optimizer"]["word"] == "for-loop"
+    assert result.outcome is outcome
 
 
 def test_what_needs_an_optimizer_of_torchs_says_so() -> None:
@@ -295,6 +448,7 @@ def test_a_setting_that_says_more_about_an_honoured_one_is_not_applied_by_half()
         ("disproves_workers", {"workers": 2}, "the evidence of steps.py:disproves_workers says otherwise"),
         ("ignores_size", {"batch_size": 4}, "a batch holds 2 samples, not batch_size=4: build must read it"),
         ("ignores_size", {"sequence_length": 64}, "a sample holds 16 tokens, not sequence_length=64"),
+        ("ignores_size", {"sequence_length": 14}, "a sample holds 16 tokens, not sequence_length=14"),
         (
             "input_without_gradient",
             {"sequence_length": 64},
@@ -324,6 +478,7 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("returns_no_module", "the model is a function, and must be a torch.nn.Module"),
         ("returns_no_loss", "the loss is a float, and must be a function of (model, batch)"),
         ("frozen", "the model has no parameter that is trained"),
+        ("elsewhere", "the model lies on meta, not on cpu; call .to(device) in build"),
         ("in_eval", "the model is in eval mode"),
         ("vector_loss", "returned a tensor of shape (2, 16, 64); it must return a scalar tensor"),
         ("detached_loss", "has no gradient"),
@@ -347,6 +502,8 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("keeps_its_graph", ") calls backward itself"),
         ("tokens_of_text", ") returned 'many'; it must return how many tokens a batch has, a number above 0"),
         ("tokens_that_are_none", ") returned 0; it must return how many tokens a batch has, a number above 0"),
+        ("tokens_without_end", ") returned inf; it must return how many tokens a batch has, a number above 0"),
+        ("tokens_that_are_true", ") returned True; it must return how many tokens a batch has, a number above 0"),
         ("failing_tokens", "the tokens of steps.py:failing_tokens raised at line "),
         ("no_optimizer", ") returned nothing; it must return a torch.optim.Optimizer"),
         ("made_optimizer", "optimizer is a SGD, and must be a function of parameters"),
@@ -463,6 +620,26 @@ def test_each_example_is_ten_lines_or_fewer() -> None:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         build = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "build")
         assert (build.end_lineno or 0) - build.lineno <= 10, file.name
+
+
+@pytest.mark.parametrize(
+    ("module", "config", "told"),
+    [
+        (torch.nn.Dropout(0.25), {}, "0: p=0.25"),
+        (torch.nn.Dropout(0.25).eval(), {}, ""),
+        (torch.nn.Dropout(0.0), {"attention_dropout": 0.0, "dropout_rate": "high"}, ""),
+        # transformers' attention drops by a function
+        (torch.nn.Identity(), {"attention_dropout": 0.1}, "attention_dropout=0.1"),
+        (torch.nn.Identity(), {"hidden_size": 64, "attn_pdrop": 0.5}, "attn_pdrop=0.5"),
+        # of heads that are not there: a GPT-2 without any dropout was not compared for the first
+        (torch.nn.Identity(), {"summary_first_dropout": 0.1, "classifier_dropout": 0.1, "qa_dropout": 0.1}, ""),
+    ],
+)
+def test_dropout_that_is_on_is_told_by_its_place(module: Any, config: dict[str, Any], told: str) -> None:
+    model: Any = torch.nn.Sequential(module)
+    model.config = SimpleNamespace(**config)
+    assert foreign.dropout_of(model) == told
+    assert foreign.dropout_of(steps.Towers().one) == ""
 
 
 def test_dropout_leaves_the_gradient_check_out() -> None:

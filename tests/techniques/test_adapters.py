@@ -41,17 +41,37 @@ def test_the_share_of_lora_on_llama_1b_is_the_one_by_hand() -> None:
     assert sizes[False] == 16 * LLAMA_WEIGHTS_A_LAYER + LLAMA_REST == 1_235_814_400
 
 
-def adapted(model: str, *, rank: int, device: object) -> object:
+@pytest.mark.parametrize(
+    ("targets", "a_layer"),
+    [
+        # attention's query, key and value in one matrix and its output, then up and down
+        ("all", (64 + 3 * 64) + (64 + 64) + (64 + 256) + (256 + 64)),
+        ("qv", 64 + 3 * 64),
+    ],
+)
+def test_the_targets_in_a_gpt2_are_its_own(targets: str, a_layer: int) -> None:
+    model: Any = adapted("tiny-gpt2", rank=8, device=torch.device("meta"), targets=targets)
+    assert sum(part.numel() for part in model.parameters() if part.requires_grad) == 2 * 8 * a_layer
+
+
+def test_adapters_begin_at_random_from_the_trials_seed() -> None:
+    models: list[Any] = [adapted("tiny", rank=4, device=torch.device("cpu"), seed=seed) for seed in (1, 1, 2)]
+    first, again, other = (next(part for part in each.parameters() if part.requires_grad) for each in models)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def adapted(model: str, *, rank: int, device: object, targets: str = "all", seed: int = 1) -> object:
     """A model with the technique's own adapters, built without a trial."""
     from harness.environment import Environment
     from harness.techniques.registry import axis_table
     from harness.trial.model import make_config, make_model
     from harness.trial.spec import TrialSpec
 
-    settings = {**axis_table().defaults(), "lora": rank}
+    settings = {**axis_table().defaults(), "lora": rank, "lora_targets": targets}
     spec = TrialSpec(
         trial_id="x", kind="training", model=model, data="stdlib", settings=settings, baseline_settings=settings,
-        seed=1, warmup_steps=1, steps=1, device="cpu", record_path="", cache_directory="", data_directory="",
+        seed=seed, warmup_steps=1, steps=1, device="cpu", record_path="", cache_directory="", data_directory="",
     )  # fmt: skip
     run = TrainingRun(spec, Ranks(), Environment())
     run.config = make_config(model, 1024)
@@ -191,6 +211,22 @@ def test_weights_that_are_not_packed_are_no_nf4(run_trial: RunTrial, monkeypatch
     result = run_trial(lora=8, quantization="nf4", precision="bf16")
     assert result.outcome is Outcome.INERT
     assert "14 layers are 4-bit at 2.00 bytes a weight" in result.reason
+
+
+def test_weights_in_another_format_of_four_bits_are_no_nf4(
+    run_trial: RunTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FP4 is as small and computes as fast."""
+    import bitsandbytes
+
+    plain = bitsandbytes.nn.Params4bit
+    monkeypatch.setattr(
+        bitsandbytes.nn, "Params4bit", lambda *given, **how: plain(*given, **{**how, "quant_type": "fp4"})
+    )
+    result = run_trial(lora=8, quantization="nf4", precision="bf16")
+    assert result.outcome is Outcome.INERT
+    assert "14 layers are 4-bit at" in result.reason
+    assert "in ['fp4'], computing in ['bfloat16']" in result.reason
 
 
 def test_a_bias_stays_what_it_was_and_is_frozen_with_its_weight() -> None:

@@ -184,9 +184,11 @@ _REAL_NAMES = {
     "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t>::Params)":
         "sdpa-efficient",
     "aten::_scaled_dot_product_efficient_attention": "sdpa-efficient",
+    "aten::_efficient_attention_forward": "sdpa-efficient",
     "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_0":
         "sdpa-cudnn",
     "aten::_scaled_dot_product_cudnn_attention": "sdpa-cudnn",
+    "aten::_cudnn_attention_forward": "sdpa-cudnn",
     "aten::_scaled_dot_product_attention_math": "sdpa-math",
 }  # fmt: skip
 
@@ -200,3 +202,12 @@ def test_a_kernel_is_a_sign_of_one_setting_alone(name: str, kernel: str) -> None
         assert evidence is not None
         assert list(evidence.facts["kernels"]) == [kernel]
         assert evidence.holds is (setting == kernel)
+
+
+def test_the_kernel_is_named_and_not_the_operator_that_called_it() -> None:
+    kernel = next(iter(_REAL_NAMES))
+    profile = Profile(kernels=Counter({kernel: 4}), operators=Counter({"aten::_flash_attention_forward": 4}))
+    run: Any = SimpleNamespace(profile=profile, own=None)
+    evidence = Attention().evidence(cell(attention="sdpa-flash", precision="bf16"), run)
+    assert evidence is not None
+    assert evidence.word == "pytorch_flash::flash_fwd_kernel"

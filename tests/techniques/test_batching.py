@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,6 +86,31 @@ def test_a_budget_counts_unpadded_tokens(documents: _Documents) -> None:
     assert batch["input_ids"].shape == (2, 4)
 
 
+def test_a_batch_that_fills_its_budget_is_whole(documents: _Documents) -> None:
+    """4 + 3 tokens are 7, which is what there is."""
+    given = _settings(sequence_length=7, batch_size=1)
+    assert batching.token_budget(documents, given, _InOrder())["input_ids"].shape == (2, 4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("place", "length", "tokens"),
+    [
+        (0, 6, [0, 1, 2, 3]),
+        (1, 6, [10, 11, 12]),
+        # cut at the sequence length
+        (0, 3, [0, 1, 2]),
+        # one token alone teaches nothing: with the next one, or at the end of all the one before
+        (2, 6, [20, 30]),
+        (3, 6, [20, 30]),
+    ],
+)
+def test_a_document_is_its_own_tokens_up_to_the_length(place: int, length: int, tokens: list[int]) -> None:
+    stream: Any = _Documents(4, 3, 1, 1)
+    stream.about = SimpleNamespace(documents=4, tokens=9)
+    random: Any = SimpleNamespace(integers=lambda low, high: place)
+    assert batching._document(stream, _settings(sequence_length=length), random).tolist() == tokens
+
+
 def test_what_the_device_computes_can_pass_the_budget() -> None:
     """D3's sampler lets one long and many short documents share a batch: 9 unpadded tokens, 24 positions."""
     mask = torch.tensor([[1] * 6, [1] + [0] * 5, [1] + [0] * 5, [1] + [0] * 5])
@@ -110,7 +137,7 @@ def test_padding_is_counted(run_trial: Run, setting: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["tiny", "tiny-gpt2"])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "sdpa-math"])
 def test_documents_of_a_row_do_not_see_each_other(run_trial: Run, model: str, attention: str) -> None:
     result = run_trial(batching="packed", model=model, attention=attention)
     facts = result.evidence["batching"]["facts"]

@@ -15,12 +15,16 @@ from typing import Any
 import pytest
 
 from harness.errors import EnvironmentProblem
+from harness.techniques import pipeline, replicas, sharding
 from harness.techniques.pipeline import micro_batches
+from harness.trial import ranks as group
 from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
+from harness.trial.ranks import Ranks as OneRank
 from harness.trial.ranks import needs_group, processes_of
 from harness.trial.spec import TrialResult
 from harness.trial.torchrun import SeveralNodes
+from harness.trial.training import TrainingRun
 from tests.techniques.ranks import Ranks
 from tests.training import cell, gpus, refused, run_trial
 
@@ -393,6 +397,123 @@ def test_one_rank_of_ddp_is_the_same_training(run_ranks: Ranks) -> None:
     result = run_ranks(parallel="ddp", devices=1)
     assert result.outcome is Outcome.OK, result.reason
     assert result.measured["losses"] == pytest.approx(run_trial().measured["losses"], abs=1e-5)
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_gradients_are_reduced_after_the_last_micro_batch_alone(
+    accumulation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each of them they would be the same, for so many times the communication."""
+    from torch.distributed.fsdp import FSDPModule
+    from torch.nn.parallel import DistributedDataParallel
+
+    without: list[int] = []
+    told: list[bool] = []
+    no_sync, sync = DistributedDataParallel.no_sync, FSDPModule.set_requires_gradient_sync
+
+    def held_back(self: Any) -> Any:
+        without.append(1)
+        return no_sync(self)
+
+    def said(self: Any, requires: bool) -> None:
+        told.append(requires)
+        sync(self, requires)
+
+    monkeypatch.setattr(DistributedDataParallel, "no_sync", held_back)
+    monkeypatch.setattr(FSDPModule, "set_requires_gradient_sync", said)
+    steps: list[int] = []
+    plain = TrainingRun.step
+    monkeypatch.setattr(TrainingRun, "step", lambda self: (steps.append(1), plain(self))[1])
+    assert run_trial(parallel="ddp", devices=1, accumulation=accumulation).outcome is Outcome.OK
+    assert sum(without) == len(steps) * (accumulation - 1)
+    steps.clear()
+    assert run_trial(parallel="fsdp", devices=1, accumulation=accumulation).outcome is Outcome.OK
+    assert told == len(steps) * [*[False] * (accumulation - 1), True]
+
+
+@pytest.mark.parametrize(
+    ("apart", "reducer", "reason"),
+    [
+        (1e-8, True, ""),
+        # batches that differ in little
+        (1e-4, True, "the gradients of the ranks differ after backward: nothing was exchanged"),
+        (0.0, False, "the model has no reducer"),
+    ],
+)
+def test_gradients_are_the_same_on_every_rank_but_for_rounding(
+    apart: float, reducer: bool, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = [{"gradient": [3.0, 5.0], "loss": 1.0}, {"gradient": [3.0, 5.0 * (1 + apart)], "loss": 1.0}]
+    monkeypatch.setattr(replicas, "_checksums_of_a_step", lambda run: None)
+    monkeypatch.setattr(group, "gather", lambda mine, ranks: sums)
+    model = SimpleNamespace(reducer="there") if reducer else SimpleNamespace()
+    run: Any = SimpleNamespace(ranks=OneRank(), model=model, bucket_bytes=lambda: 0)
+    evidence = replicas.same_gradients(run)
+    assert evidence.holds is not bool(reason)
+    assert not reason or evidence.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("shares", "sharded", "holds"),
+    [([0.5, 0.5], 2, True), ([0.52, 0.48], 2, True), ([0.5, 0.54], 2, False), ([0.5, 0.5], 1, False)],
+)
+def test_every_rank_holds_its_share_of_sharded_parameters_alone(
+    shares: list[float], sharded: int, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, part = SimpleNamespace(numel=lambda: 8), SimpleNamespace(numel=lambda: 8, to_local=lambda: None)
+    monkeypatch.setattr(sharding, "shard_of", lambda each: each)
+    monkeypatch.setattr(group, "gather", lambda mine, ranks: shares)
+    model = SimpleNamespace(modules=lambda: [], parameters=lambda: [part] * sharded + [whole] * (2 - sharded))
+    run: Any = SimpleNamespace(ranks=OneRank(), model=model)
+    assert sharding.local_share(run).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("held", "layers", "holds"),
+    [
+        ((2, 1), ([0, 1], [2]), True),
+        ((3, 3), ([], []), False),
+        # one of them twice, and another not at all
+        ((2, 1), ([0, 1], [1]), False),
+        ((2, 1), ([0], [1, 2]), False),
+    ],
+)
+def test_stages_hold_all_layers_between_them_and_each_once(
+    held: tuple[int, int], layers: tuple[list[int], list[int]], holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    ranks = [{"layers": mine, "held": count, "passes": 4} for count, mine in zip(held, layers, strict=True)]
+    monkeypatch.setattr(group, "gather", lambda mine, one: ranks)
+    run: Any = SimpleNamespace(
+        model=torch.nn.ModuleList([torch.nn.Identity()]), facts={}, ranks=OneRank(),
+        config=SimpleNamespace(num_hidden_layers=3), cell=cell(parallel="pipeline", devices=2, batch_size=4),
+    )  # fmt: skip
+    evidence = pipeline.own_layers(run)
+    assert evidence.holds is holds
+    assert holds or "it was not divided" in evidence.reason
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("precision", ["fp32", "amp-bf16"])
+def test_fsdp_gathers_a_block_at_a_time_and_reduces_in_fp32(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole model at once would be in memory on every rank; sums of 16 bits round with each rank that is added."""
+    import torch
+    from torch.distributed import fsdp
+
+    shard, sharded = fsdp.fully_shard, []
+
+    def fully_shard(module: Any, **options: Any) -> Any:
+        sharded.append((type(module).__name__, options["mp_policy"]))
+        return shard(module, **options)
+
+    monkeypatch.setattr(fsdp, "fully_shard", fully_shard)
+    assert run_trial(parallel="fsdp", devices=1, precision=precision).outcome is Outcome.OK
+    assert [name for name, _ in sharded] == [*["LlamaDecoderLayer"] * 2, "LlamaForCausalLM"]
+    copies = torch.bfloat16 if precision == "amp-bf16" else None
+    assert {each.param_dtype for _, each in sharded} == {copies}
+    assert {each.reduce_dtype or torch.float32 for _, each in sharded} == {torch.float32}
 
 
 def test_torchrun_starts_the_same_worker(run_ranks: Ranks, tmp_path: Path) -> None:

@@ -165,6 +165,28 @@ def test_what_another_rank_than_the_first_wrote_is_the_trials_also_over_several_
     assert torchrun._ending(1, None, written, 60)[:2] == (outcome, "so it is")
 
 
+@pytest.mark.parametrize(
+    ("status", "why", "wrote", "wanted"),
+    [
+        (0, None, Outcome.OK, (Outcome.OK, "")),
+        (0, None, Outcome.INERT, (Outcome.INERT, "as it says")),
+        (0, None, None, (Outcome.CRASH, "Ended with status 0 but wrote no result.")),
+        # rank 0 was done, and another one was lost
+        (1, None, Outcome.OK, (Outcome.CRASH, "torchrun ended with status 1.")),
+        (1, None, Outcome.OOM, (Outcome.OOM, "as it says")),
+        (-15, Outcome.TIMEOUT, Outcome.OK, (Outcome.TIMEOUT, "Not done after 60 s and killed, on every node.")),
+        (-15, Outcome.INTERRUPTED, None, (Outcome.INTERRUPTED, "The run was stopped while this trial ran.")),
+    ],
+)
+def test_over_several_nodes_that_all_is_well_needs_all_of_them(
+    tmp_path: Path, status: int, why: Outcome | None, wrote: Outcome | None, wanted: tuple[Outcome, str]
+) -> None:
+    written = tmp_path / "result.json"
+    if wrote is not None:
+        TrialResult(outcome=wrote, reason="" if wrote is Outcome.OK else "as it says").write(written)
+    assert torchrun._ending(status, why, written, 60)[:2] == wanted
+
+
 NO_ROOM = "RuntimeError: unable to allocate shared memory(shm) for file </torch_18_23_0>: No space left on device (28)"
 BUS_ERROR = (
     "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that dataloader's "

@@ -54,6 +54,30 @@ def test_flops_agree_with_hand_and_counter(model: str, blocks: int, head: int) -
     assert counted == pytest.approx(ours + 6 * attention.layers * attention.width * length, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("model", "parameters", "heads", "head_size"),
+    [
+        ("gpt2-124m", 124_439_808, 12, 64),
+        ("gpt2-124m-padded", 124_439_808 + 47 * 768, 12, 64),
+        ("gpt2-350m", 354_823_168, 16, 64),
+        ("qwen2-0.5b", 494_032_768, 14, 64),
+        ("llama-1b", 1_235_814_400, 32, 64),
+    ],
+)
+def test_a_shape_is_that_of_the_model_that_it_is_named_after(
+    model: str, parameters: int, heads: int, head_size: int
+) -> None:
+    """As the published checkpoints have them. How wide a head is changes no count, and the speed of attention."""
+    import torch
+
+    from harness.trial.model import make_config, make_model
+
+    config = make_config(model, 1024)
+    built = make_model(config, attention="eager", dtype=torch.float32, device=torch.device("meta"), seed=0)
+    assert sum(each.numel() for each in built.parameters()) == parameters
+    assert (config.num_attention_heads, config.hidden_size // heads) == (heads, head_size)
+
+
 def test_a_published_figure_gpt2_124m_at_1024() -> None:
     weights = Weights(trained_in_blocks=GPT2_BLOCKS, trained_head=GPT2_HEAD)
     attention = Attention(layers=12, width=768, length=1024)

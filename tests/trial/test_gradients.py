@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from harness.techniques.precision import Precision
 from harness.trial import gradients
 from harness.trial.corpus import prepare
+from harness.trial.foreign import dropout_of
 from harness.trial.gradients import (
     NotCompared,
     _rows,
@@ -30,6 +32,7 @@ from harness.trial.model import make_config, make_model
 from harness.trial.outcome import Outcome
 from harness.trial.parameters import shapes_of
 from harness.trial.ranks import Ranks
+from harness.trial.shapes import SHAPES
 from harness.trial.training import TrainingRun
 from tests.commands import ROOT
 from tests.training import cpu, run_trial, spec_of
@@ -104,6 +107,26 @@ def test_row_by_row_is_the_gradient_of_the_whole_batches() -> None:
     model = make_model(run.config, attention="eager", dtype=torch.float32, device=run.device, seed=7)
     whole, by_row = (_summed(model, each, run.device, [], 1.0) for each in (parts, rows))
     assert relative_error(by_row, whole) < ROUNDING
+
+
+@pytest.mark.parametrize(("dropout", "skipped"), [(0.0, False), (0.1, True)])
+def test_a_model_with_dropout_is_not_compared(dropout: float, skipped: bool, tmp_path: Path) -> None:
+    """Kernels that draw other masks would be fast but different."""
+    values = {
+        "model_type": "gpt2", "vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 0,
+        "eos_token_id": 0, "attn_pdrop": dropout, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(values), encoding="utf-8")
+    found = run_trial(model=str(tmp_path / "config.json"), gradient_check=True).measured["gradient_check"]
+    assert ("has dropout (" in found.get("skipped", "")) is skipped
+    assert (found.get("error", 1.0) < ROUNDING) is not skipped
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_built_in_shapes_have_no_dropout(shape: str) -> None:
+    model: Any = torch.nn.Identity()
+    model.config = make_config(shape, 64)
+    assert dropout_of(model) == ""
 
 
 def test_a_round_that_does_not_look_says_so() -> None:

@@ -6,18 +6,21 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import LaunchError
-from harness.trial import processes
+from harness.trial import launch, processes
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import Finished, LocalLauncher, port_taken
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialSpec
-from harness.trial.supervision import Patience
+from harness.trial.supervision import Patience, _Watch
+from harness.trial.torchrun import SeveralNodes
 from tests.trial.notes import living, wait_for_notes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +107,34 @@ def test_a_rank_sees_what_torchrun_would_set_and_the_trials_own_environment(
     assert seen["PYTORCH_NVML_BASED_CUDA_CHECK"] == "1"
     assert float(seen["CLAIMBENCH_REQUESTED_AT"]) == finished.started
     assert finished.exit_statuses == (0, 0)
+
+
+def test_what_a_trial_brings_goes_before_what_all_have_and_that_before_ours(
+    zygote: LocalLauncher, tmp_path: Path
+) -> None:
+    zygote.variables = {"OMP_NUM_THREADS": "7", "COLOUR": "blue"}
+    finished = run(zygote, tmp_path, "write a result", ranks=2)
+    assert finished.result is not None
+    seen = finished.result.measured["environment"]
+    assert (seen["OMP_NUM_THREADS"], seen["COLOUR"]) == ("7", "red")
+
+
+def test_over_several_nodes_each_has_the_gpus_that_its_job_step_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the first node's shell may be others, or too few."""
+    step = tmp_path / "srun"
+    step.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\nexit 3\n", encoding="utf-8")
+    step.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    several = SeveralNodes(local=a_launcher(), ranks_per_node=2, nodes=2)
+    given = {"CUDA_VISIBLE_DEVICES": "0,1", "COLOUR": "red"}
+    finished = several.run(a_spec(tmp_path, ""), ranks=4, wall_limit_seconds=30, environment=given)
+    assert (finished.outcome, finished.reason) == (Outcome.CRASH, "torchrun ended with status 3.")
+    seen = (tmp_path / "seen").read_text(encoding="utf-8").splitlines()
+    assert "COLOUR=red" in seen
+    assert not any(line.startswith("CUDA_VISIBLE_DEVICES") for line in seen)
 
 
 def test_a_zygote_shares_what_it_imported_and_nothing_of_one_trial_reaches_the_next(
@@ -251,6 +282,21 @@ def test_a_trial_that_never_ends_is_a_timeout_that_names_its_ranks(launcher: Loc
     assert finished.exit_statuses == (-signal.SIGTERM, -signal.SIGTERM)
 
 
+def test_the_wall_limit_is_from_when_the_processes_were_asked_for(
+    zygote: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadlines: list[float] = []
+    plain = launch.supervise
+
+    def noted(helper: Any, **how: Any) -> Any:
+        deadlines.append(how["deadline"])
+        return plain(helper, **how)
+
+    monkeypatch.setattr(launch, "supervise", noted)
+    finished = run(zygote, tmp_path, "write a result", limit=30)
+    assert deadlines == [finished.started + 30]
+
+
 def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(launcher: LocalLauncher, tmp_path: Path) -> None:
     finished = run(launcher, tmp_path, "ignore SIGTERM", limit=1.5)
     assert finished.outcome is Outcome.TIMEOUT
@@ -265,6 +311,16 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(launcher: LocalLauncher, 
     assert finished.reason.endswith("RuntimeError: rank one has had enough")
     assert finished.exit_statuses == (-signal.SIGTERM, 1)
     assert finished.wall_seconds < 10
+
+
+def test_of_ranks_that_die_the_first_is_named_and_the_largest_counts() -> None:
+    now = time.monotonic()
+    patience = Patience(after_rank_death_seconds=5.0)
+    watch = _Watch(helper=None, ranks=3, patience=patience, due=now + 60, deadline=now + 60)  # type: ignore[arg-type]
+    for rank, status, peak in ((2, 0, 100), (1, -11, 300), (0, 1, 200)):
+        watch.handle({"is": "ended", "rank": rank, "status": status, "peak_host_bytes": peak})
+    assert (watch.ending.first_dead, watch.ending.peak_host_bytes) == (1, 300)
+    assert watch.due <= time.monotonic() + 5.0, "the others have that long to end by themselves"
 
 
 def test_a_failure_that_another_rank_wrote_down_is_the_trials(zygote: LocalLauncher, tmp_path: Path) -> None:
