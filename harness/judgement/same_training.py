@@ -14,7 +14,7 @@ from harness.judgement.site import Site
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
 
-#: Figures of a user's step: a hash of the batches of the warm-up, and whether its loss draws random numbers.
+#: Figures: a hash of the batches of the warm-up of a user's step, and whether a loss draws random numbers.
 BATCHES, DRAWS = "warmup_batches_sha256", "draws"
 
 
@@ -61,7 +61,7 @@ def parity_with(trials: Sequence[Record], cell: Mapping[str, Setting], other: Se
 
 def _chance(arm: Sequence[Record], plain: Sequence[Record], cell: Mapping[str, Setting],
             baseline: Mapping[str, Setting]) -> str:  # fmt: skip
-    """Why the arms of a user's step differ by chance; nothing for built-in workloads, whose trials say none of it."""
+    """Why the arms differ by chance: other batches in a user's step, or a loss that draws, as with dropout."""
     pairs, _ = matched(arm, plain)
     seen = [(one.figures, other.figures) for one, other in pairs]
     if any(BATCHES in one and BATCHES in two and one[BATCHES] != two[BATCHES] for one, two in seen):

@@ -111,15 +111,17 @@ def test_row_by_row_is_the_gradient_of_the_whole_batches() -> None:
 
 @pytest.mark.parametrize(("dropout", "skipped"), [(0.0, False), (0.1, True)])
 def test_a_model_with_dropout_is_not_compared(dropout: float, skipped: bool, tmp_path: Path) -> None:
-    """Kernels that draw other masks would be fast but different."""
+    """Kernels that draw other masks would be fast but different, by its gradient and by its losses."""
     values = {
         "model_type": "gpt2", "vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 0,
         "eos_token_id": 0, "attn_pdrop": dropout, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(values), encoding="utf-8")
-    found = run_trial(model=str(tmp_path / "config.json"), gradient_check=True).measured["gradient_check"]
+    measured = run_trial(model=str(tmp_path / "config.json"), gradient_check=True).measured
+    found = measured["gradient_check"]
     assert ("has dropout (" in found.get("skipped", "")) is skipped
     assert (found.get("error", 1.0) < ROUNDING) is not skipped
+    assert measured["figures"].get("draws", False) is skipped
 
 
 @pytest.mark.parametrize("shape", SHAPES)

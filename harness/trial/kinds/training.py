@@ -19,6 +19,7 @@ from harness.trial import arithmetic, estimator, gradients, memory, own_gradient
 from harness.trial import ranks as group
 from harness.trial.breakdown import breakdown
 from harness.trial.corpus import prepare, read_about
+from harness.trial.foreign import dropout_of
 from harness.trial.host import held_up
 from harness.trial.measure import REPLAYED, Measured, graph_breaks, measure
 from harness.trial.outcome import Outcome, is_out_of_memory
@@ -143,6 +144,8 @@ def prove(trial: TrainingRun, all_techniques: Iterable[Technique], result: Trial
     steps = result.measured["step_seconds"]
     result.measured["figures"]["breakdown"] = breakdown(trial.profile, math.fsum(steps) / len(steps))
     if trial.own is None:
+        if dropout_of(trial.plain_model):
+            result.measured["figures"][own_step.DRAWS] = True
         gather_evidence(trial, all_techniques, result)
     else:
         gather_evidence(trial, own_step.provable(trial, all_techniques), result)
