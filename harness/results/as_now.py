@@ -29,7 +29,8 @@ def as_now(record: Record) -> Record:
 
 def _without_short_looks(record: Record) -> Record:
     """No utilisation and no energy of a window that is shorter than what the device tells of at one look."""
-    seconds = math.fsum((*record.step_seconds, record.figures.get(FIRST_STEP, 0.0)))
+    first = record.figures.get(FIRST_STEP)
+    seconds = math.fsum(record.step_seconds) + (first if isinstance(first, int | float) else 0.0)
     told = [name for name in ("utilisation", "energy_joules_per_token") if getattr(record, name) is not None]
     if not told or not 0 < seconds < LOOKS_BACK_SECONDS:
         return record

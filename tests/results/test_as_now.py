@@ -51,9 +51,11 @@ def test_an_mfu_that_counted_padding_is_none_any_more(
         assert found.tokens_per_second == record.tokens_per_second
 
 
-@pytest.mark.parametrize(("others", "first", "kept"), [(18, 0.05, False), (19, 0.05, True), (18, 0.1, True)])
+@pytest.mark.parametrize(
+    ("others", "first", "kept"), [(18, 0.05, False), (19, 0.05, True), (18, 0.1, True), (19, "0.05", False)]
+)
 def test_utilisation_and_energy_of_a_window_under_a_second_are_none_any_more(
-    tmp_path: Path, others: int, first: float, kept: bool
+    tmp_path: Path, others: int, first: object, kept: bool
 ) -> None:
     """The first step stands by itself in what is stored, and belongs to the window that was metered."""
     (record,) = many_records(1)

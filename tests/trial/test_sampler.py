@@ -115,8 +115,13 @@ def test_two_devices_add_their_energy_and_average_their_utilisation() -> None:
 
 def test_power_and_energy_of_a_trial_are_those_of_all_its_devices_or_none() -> None:
     telling, without_counter, silent = (
-        # outside the window it idles
-        samples_of(*(a_reading(at, **{"power_watts": watts, **changes}) for at, watts in ((0, 60), (1, 600), (2, 60))))
+        # it idles before and after the window, and a look in its first second tells of that too
+        samples_of(
+            *(
+                a_reading(at, **{"power_watts": watts, **changes})
+                for at, watts in ((0.0, 60), (1.0, 330), (1.6, 600), (2.1, 60))
+            )
+        )
         for changes in ({}, {"energy_joules": None}, {"energy_joules": None, "power_watts": None})
     )
     both = device_figures([telling, telling], (0.5, 2.0))
