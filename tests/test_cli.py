@@ -429,6 +429,16 @@ def test_judge_prints_a_table_and_the_count_of_each_verdict(stored: Path) -> Non
     assert " not run" in said.out.splitlines()[-1]
 
 
+def test_claims_are_held_against_the_matrix_that_is_named_before_their_own(folder: Path) -> None:
+    (folder / "claims.yaml").write_text(ONE_CLAIM.replace("matrix: matrix", "matrix: mine"), encoding="utf-8")
+    text = SMALL_MATRIX.replace("  optimizer:", "  precision:").replace("optimizer: [for-loop]", "precision: [bf16]")
+    (folder / "mine.yaml").write_text(text, encoding="utf-8")
+    assert claimbench("claims", cwd=folder).code == 0
+    said = claimbench("claims", "--matrix", "matrix.yaml", cwd=folder)
+    assert said.code == 2
+    assert "unknown study 'precision'" in said.err
+
+
 def test_claims_are_listed_and_held_against_the_matrix(folder: Path) -> None:
     (folder / "claims.yaml").write_text(
         "schema: 1\ndocuments: {N: {title: Notes}}\nclaims:\n  slow-loop:\n    statement: Loops are slower.\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pynvml
 import pytest
 
@@ -61,6 +62,12 @@ def test_a_gpu_is_described_in_base_units(cards: pytest.MonkeyPatch) -> None:
     assert second.memory_bytes == 85_520_809_984
     assert second.power_limit_watts == 500.0
     assert second.compute_capability == (9, 0)
+
+
+@pytest.mark.parametrize(("number", "version"), [(13000, "13.0"), (11080, "11.8"), (12110, "12.11")])
+def test_the_cuda_of_a_driver_is_read_from_its_number(cards: pytest.MonkeyPatch, number: int, version: str) -> None:
+    cards.setattr(pynvml, "nvmlSystemGetCudaDriverVersion_v2", lambda: number)
+    assert detect().cuda_driver == version
 
 
 @pytest.mark.parametrize(
@@ -184,6 +191,34 @@ def test_cuda_libraries_are_found_whichever_cuda_they_are_for() -> None:
     assert software.nvidia(found, "cudnn") == "9.10.2.21"
     assert software.nvidia(found, "nccl") == "2.29.7"
     assert software.nvidia(found, "cuda-runtime") is None
+
+
+def test_each_cuda_library_stands_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"nvidia-cuda-runtime-cu12": "12.8.90", "nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nccl-cu12": "2.29.7"}
+    monkeypatch.setattr(software, "packages", lambda also=(): found)
+    environment = detect()
+    assert (environment.cuda, environment.cudnn, environment.nccl) == ("12.8.90", "9.10.2.21", "2.29.7")
+
+
+@pytest.mark.parametrize(("limit", "gib"), [("max\n", 64), (f"{8 << 30}\n", 8), (f"{128 << 30}\n", 64)])
+def test_memory_is_that_of_the_machine_or_the_limit_of_its_container(
+    limit: str, gib: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, group = Path.read_text, Path("/sys/fs/cgroup/memory.max")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=64 << 30))
+    monkeypatch.setattr(
+        Path, "read_text", lambda self, *given, **how: limit if self == group else whole(self, *given, **how)
+    )
+    assert detect().memory_bytes == gib << 30
+
+
+def test_cores_are_those_that_this_process_may_use() -> None:
+    may = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(may)})
+        assert detect().cores == 1
+    finally:
+        os.sched_setaffinity(0, may)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import doctest
 import pytest
 
 from harness import errors
-from harness.errors import MatrixError, suggestion
+from harness.errors import InputError, MatrixError, Place, joined, suggestion
 from harness.experiment.axes import AxisError
 from harness.techniques.registry import axis_table
 from tests.commands import ROOT
@@ -29,6 +29,14 @@ def test_words_that_begin_alike_are_near() -> None:
     known = ["loader", "flash-by-import", "flash-in-a-step"]
     assert suggestion("flash", known) == "; did you mean 'flash-by-import' or 'flash-in-a-step'?"
     assert suggestion("flat", known).startswith("; known: loader")
+    many = [f"flash-{number}" for number in range(5)]
+    assert suggestion("flash-in-some-other-way", many) == "; did you mean 'flash-0' or 'flash-1' or 'flash-2'?"
+
+
+def test_errors_of_one_file_stand_in_its_order() -> None:
+    found = [InputError(word, place=Place(file="m.yaml", line=line, column=column))
+             for word, line, column in (("third", 9, 1), ("second", 2, 9), ("first", 2, 4))]  # fmt: skip
+    assert str(joined(found)) == "m.yaml:2:4: first\nm.yaml:2:9: second\nm.yaml:9:1: third"
 
 
 @pytest.mark.parametrize("name", ["offloading", "pipelines", "scalling"])

@@ -12,7 +12,7 @@ from harness.options import gpu_numbers, pairs, share, slurm_minutes
     ("text", "minutes"),
     [
         ("02:00:00", 120), ("1:30", 2), ("90", 90), ("1-12", 36 * 60), ("1-00:30", 24 * 60 + 30), ("00:00:59", 1),
-        ("2h", 120), ("90m", 90), ("45s", 1),
+        ("2h", 120), ("90m", 90), ("45s", 1), ("90s", 2), ("120s", 2), ("1.01h", 61),
     ],
 )  # fmt: skip
 def test_a_time_as_slurm_writes_it_or_as_we_do(text: str, minutes: int) -> None:

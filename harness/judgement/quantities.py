@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from harness.results.first_step import FIRST_STEP
@@ -164,8 +165,12 @@ def gradient_error(record: Record) -> float | None:
     return math.inf if overflowed else error
 
 
+@cache
 def figure(name: str) -> Callable[[Record, str], float | None]:
-    """A kind's own figure; truth values count as 1 and 0; dots step into mappings (`pinned.seconds`)."""
+    """A kind's own figure; truth values count as 1 and 0; dots step into mappings (`pinned.seconds`).
+
+    One reader for each name, so that metrics of one figure can be told by it.
+    """
 
     def read(record: Record, _view: str = "") -> float | None:
         value = figure_value(record, name)

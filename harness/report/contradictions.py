@@ -81,7 +81,7 @@ def _groups(claims: Claims, verdicts: Mapping[str, Verdict]) -> list[tuple[str, 
 def bounds_on(metric: Metric, claim: Claim) -> Bounds:
     """The claim's range in units of `metric`: 7.6 times less memory is 87% saved. Two Nones where there is no way."""
     own = metric_of(claim)
-    if own is None or (own.quantity, own.statistic) != (metric.quantity, metric.statistic):
+    if own is None or _told_of(own) != _told_of(metric):
         return None, None
     low, high = claim.bounds
     if own.shape is metric.shape:
@@ -89,6 +89,11 @@ def bounds_on(metric: Metric, claim: Claim) -> Bounds:
     first, second = (None if end is None else metric.shaped(own.unshaped(end)) for end in (low, high))
     rising = {own.shape, metric.shape} == {Shape.INVERSE, Shape.SAVED}  # both fall with r: one rises with the other
     return (first, second) if rising else (second, first)
+
+
+def _told_of(metric: Metric) -> tuple[object, ...]:
+    """What two metrics must have in common to be shapes of one ratio."""
+    return metric.quantity, metric.statistic, metric.per_device
 
 
 def _contradiction(
@@ -102,7 +107,10 @@ def _contradiction(
     bands = [
         (verdict, bounds)
         for claim, verdict in members
-        if metric and claim.study == first.study and (bounds := bounds_on(metric, claim)) != (None, None)
+        if metric
+        and claim.study == first.study
+        and (claim.view == first.view or not metric.uses_view)
+        and (bounds := bounds_on(metric, claim)) != (None, None)
     ]
     held = [(verdict, bounds) for verdict, bounds in bands if verdict.word is not Word.NOT_COMPARABLE]
     picture = sweep_picture(held, sweeps[0], gallery) if sweeps and len(held) > 1 else None

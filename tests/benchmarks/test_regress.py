@@ -14,6 +14,7 @@ from harness.errors import InputError
 from harness.judgement.power import power_between, smallest_slowdown
 from harness.judgement.regress import CellChange, Comparison, Word, compare_sides
 from harness.judgement.sides import CellKey, CellSpeeds, Side
+from harness.report.regressions import lines_above, markdown, summary
 from harness.trial.outcome import Outcome
 from tests.benchmarks.runs import BASELINE, CONTROL, FUSED, optimizer_study, side, without
 from tests.commands import ROOT
@@ -203,6 +204,29 @@ def test_cells_of_one_side_alone_are_named() -> None:
     fewer = [record for record in optimizer_study() if record.arm != FUSED]
     assert cell(compared(after=side(fewer)), FUSED).reason == "only before"
     assert cell(compared(before=side(fewer)), FUSED).reason == "only after"
+
+
+def test_the_count_is_of_the_cells_that_were_compared() -> None:
+    words = (Word.SLOWER, Word.FAILS, Word.FASTER, Word.SAME, Word.NOT_COMPARED, Word.NOT_COMPARED)
+    cells = [CellChange(key=CellKey(study="s", point="", cell=word), word=word) for word in words]
+    found = replace(compared(), cells=tuple(cells))
+    assert summary(found) == "2 of 4 cells slower or failing, 1 faster, 2 not compared (threshold 5%)"
+
+
+@pytest.mark.parametrize(
+    ("finds", "shown"), [(0.034, "3.4%"), (1.5, "150.0%"), (9.0, "900.0%"), (9.01, "over 900%"), (None, "")]
+)
+def test_a_slowdown_that_can_be_found_is_told_up_to_a_tenfold_step(finds: float | None, shown: str) -> None:
+    found = compared()
+    found = replace(found, cells=(replace(found.cells[0], finds=finds),))
+    (row,) = [line for line in markdown(found).splitlines() if line.startswith("| optimizer")]
+    assert row.split("|")[6].strip() == shown
+
+
+def test_the_page_of_two_devices_names_those_of_the_run_in_question() -> None:
+    found = compared(after=side(optimizer_study(environment=H200), "b.jsonl"), across_devices=True)
+    assert "`a.jsonl` → `b.jsonl`, NVIDIA H200" in markdown(found).splitlines()
+    assert list(lines_above(found))[1:] == ["before: a.jsonl (NVIDIA H100 80GB HBM3)", "after: b.jsonl (NVIDIA H200)"]
 
 
 def test_runs_without_a_common_cell_are_an_error() -> None:

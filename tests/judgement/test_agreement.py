@@ -14,8 +14,11 @@ from tests.judgement.claiming import CELL, study
 from tests.records import CellShape, make_records
 
 
-def on(device: str, ratio: float, *, first_round: int, rounds: int = 3, seed: int = 0) -> list[Record]:
-    records = make_records([study(CellShape(settings=CELL, ratio=ratio))], rounds=rounds, seed=seed, spread=0.005)
+def on(
+    device: str, ratio: float, *, first_round: int, rounds: int = 3, seed: int = 0, another: bool = False
+) -> list[Record]:
+    cells = [CellShape(settings=each, ratio=ratio) for each in (CELL, {"precision": "tf32"})]
+    records = make_records([study(*cells[: 1 + another])], rounds=rounds, seed=seed, spread=0.005)
     return [
         replace(each, round=each.round + first_round - 1, environment={
             **each.environment, "devices": [{**gpu, "uuid": device} for gpu in each.environment["devices"]],
@@ -66,6 +69,16 @@ def test_the_report_says_how_many_differ_and_how_many_would_by_chance() -> None:
     assert f"by {(least + most) / 2:.1f}% in the median and by {most:.1f}% at most." in sentence
     assert [part.tables[0].columns[index] for index in sorted(part.tables[0].numeric)] == ["most over least", "p"]
     assert [row["cell"] for row in part.rows] == ["control", "precision=bf16"]
+
+
+def test_the_report_counts_those_that_differ_and_not_those_that_do_not() -> None:
+    """Two cells differ between the devices, the control does not."""
+    here = on("GPU-a", 1.5, first_round=1, another=True)
+    there = on("GPU-b", 2.0, first_round=4, seed=1, another=True)
+    (sentence,) = agreement_part(compare(here + there).blocks).sentences
+    assert sentence.startswith("3 ratios: ")
+    assert "(p < 0.05): 2, where chance alone gives " in sentence
+    assert sentence.endswith("; after Holm's correction: 2.")
 
 
 def test_the_report_says_what_is_missing_where_one_device_ran_everything() -> None:

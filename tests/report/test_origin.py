@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def stored(path: str, *matrices: str, text: str = "") -> None:
+def stored(path: str, *matrices: str) -> None:
     """A store with a run of each of the matrices."""
     with Store.open(path, writable=True) as store:
         for name in matrices:
@@ -121,6 +121,26 @@ def test_a_matrix_that_was_edited_or_removed_since_is_still_the_one_that_ran(fol
     assert "What does bf16 give here?" in markdown
 
 
+def test_a_question_that_was_written_anew_is_that_of_the_newest_run(folder: Path) -> None:
+    stored("r.sqlite", "examples/mine.yaml")
+    Path("examples/mine.yaml").write_text(MINE.replace("give here?", "give here now?"), encoding="utf-8")
+    assert "What does bf16 give here?" in report("r.sqlite"), "it was not run since"
+    with Store.open("r.sqlite", writable=True) as store:
+        text = Path("examples/mine.yaml").read_text(encoding="utf-8")
+        arguments = ("run", "--matrix", "examples/mine.yaml")
+        store.begin_run(arguments=arguments, matrix_hash="0", matrix_text=text, version="0")
+    markdown = report("r.sqlite")
+    assert "What does bf16 give here now?" in markdown
+    assert "What does bf16 give here?" not in markdown
+
+
+def test_a_study_of_two_matrices_asks_what_the_newest_does(folder: Path) -> None:
+    stored("r.sqlite", "matrix.yaml", "examples/mine.yaml")
+    markdown = report("r.sqlite")
+    assert "What does bf16 give here?" in markdown
+    assert "on a large model" not in markdown
+
+
 def test_where_no_claim_was_judged_the_answers_come_first_under_their_questions(folder: Path) -> None:
     stored("r.sqlite", "examples/mine.yaml")
     markdown = report("r.sqlite")
@@ -149,6 +169,8 @@ def test_a_claim_is_measured_again_in_its_own_matrix_or_that_of_its_trials() -> 
         (("run", "--matrix", "a.yaml"), "a.yaml"),
         (("run", "--rounds", "3", "--matrix=b.yaml"), "b.yaml"),
         (("run", "--scale", "smoke"), "matrix.yaml"),
+        (("pytest", "benchmarks", "--matrix=c.yaml"), "c.yaml"),
+        (("pytest", "benchmarks"), "matrix.yaml"),
         (("check", "a vs b", "--workload", "tiny"), ""),
         ((), ""),
     ],

@@ -21,12 +21,13 @@ from harness.report.leave_one_out import leave_one_out_part, wholes_of
 from harness.report.measure import faster
 from harness.report.order import in_reading_order, natural
 from harness.report.overview import _drawn
+from harness.report.part import Part
 from harness.report.pictures import memory_picture
 from harness.report.stack import _pieces, stack_of, stack_part
 from harness.report.tables import study_table
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, make_claim, make_claims
-from tests.records import CellShape, StudyShape, make_records
+from tests.records import H100, CellShape, StudyShape, make_records
 from tests.report import samples
 from tests.report.reading import Sketches
 
@@ -166,6 +167,45 @@ def test_a_stack_is_the_longest_chain_whatever_else_was_measured() -> None:
     (block,) = compare(make_records([shape], rounds=3)).blocks
     assert [len(arm.name.split()) for arm in stack_of(block)] == [1, 2, 3, 4, 5]
     assert stack_of(block)[3].cell["compile"] == "default"
+
+
+@pytest.mark.parametrize(("others", "pieces"), [(2, 3), (3, 0)])
+def test_a_study_is_a_stack_where_most_of_its_cells_are_pieces(others: int, pieces: int) -> None:
+    chain = [{"compile": "default"}, {"compile": "default", "attention": "sdpa-flash"},
+             {"compile": "default", "attention": "sdpa-flash", "precision": "bf16"}]  # fmt: skip
+    cells = [*chain, *({"batch_size": 16 << number} for number in range(others))]
+    shape = StudyShape(name="stack", cells=[CellShape(settings=each) for each in cells])
+    (block,) = compare(make_records([shape], rounds=3)).blocks
+    assert len(stack_of(block)) == pieces
+
+
+def stacked(*memory: float, second: tuple[float, float, float] = (400, 400, 400)) -> tuple[Part, Sketches]:
+    """A stack of three: compile doubles the speed, `second` is with flash, and the last is a tenth slower again."""
+    names = ("compile=default", "compile=default attention=sdpa-flash",
+             "compile=default attention=sdpa-flash precision=bf16")  # fmt: skip
+    last: list[float | None] = [0.9 * each for each in second]
+    block = rounds_of({"baseline": [100, 100, 100], **dict(zip(names, ([200] * 3, [*second], last), strict=True))})
+    arms = [arm if arm.role != "cell" else replace(arm, memory_ratio={"reserved": memory[len(arm.name.split()) - 1]})
+            for arm in block.arms]  # fmt: skip
+    sketches = Sketches()
+    return stack_part([replace(block, arms=tuple(arms))], sketches.gallery()), sketches
+
+
+def test_the_bar_of_a_piece_that_may_be_nothing_is_hollow() -> None:
+    _, sketches = stacked(0.9, 0.8, 0.7, second=(200, 330, 188))
+    steps = sketches.data("stack-speed")["steps"]
+    assert [(step.name, step.certain) for step in steps] == [
+        ("baseline", True), ("compile=default", True), ("attention=sdpa-flash", False), ("precision=bf16", True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("memory", "same"), [((0.5, 0.5, 0.5), False), ((1.0, 1.0, 1.0), True), ((1, 1, 0.8), False)])
+def test_memory_that_no_piece_changes_from_the_baselines_is_a_sentence_and_no_figure(
+    memory: tuple[float, ...], same: bool
+) -> None:
+    part, sketches = stacked(*memory)
+    assert any("peak reserved memory is the baseline's throughout" in each for each in part.sentences) is same
+    assert any(name.startswith("stack-memory") for name in sketches.jobs) is not same
 
 
 def test_a_combination_stands_against_the_product_of_its_parts(blocks: dict[str, BlockResult]) -> None:
@@ -468,6 +508,25 @@ def test_cells_stand_in_reading_order() -> None:
     assert [block.sweep["sequence_length"] for block in ordered] == [512, 2048]
     names = ["baseline", "control", "batch_size=4", "batch_size=64", "batch_size=128"]
     assert [[arm.name for arm in block.arms] for block in ordered] == [names, names]
+
+
+def test_small_changes_stand_before_large_ones_whatever_they_are_called() -> None:
+    whole = {"attention": "sdpa-flash", "compile": "default", "precision": "bf16"}
+    cells = [whole, {"attention": "sdpa-flash", "compile": "default"}, {"precision": "bf16"}]
+    blocks = compare(make_records([StudyShape(name="one", cells=[CellShape(settings=each) for each in cells])])).blocks
+    (block,) = in_reading_order(Judgement(verdicts=(), blocks=blocks, excluded=())).blocks
+    changed = [{axis for axis in whole if axis in arm.name} for arm in block.arms]
+    assert changed == [set(), set(), {"precision"}, {"attention", "compile"}, set(whole)]
+
+
+def test_sweep_points_of_one_device_stand_together() -> None:
+    shape = StudyShape(name="batch", cells=[], sweep=("sequence_length", (2048, 512)))
+    other = replace(H100, devices=(replace(H100.devices[0], name="A GPU"),))
+    records = [*make_records([shape]), *make_records([shape], environment=other, fingerprint="b" * 16)]
+    blocks = in_reading_order(Judgement(verdicts=(), blocks=compare(records).blocks, excluded=())).blocks
+    assert [(block.device, block.sweep["sequence_length"]) for block in blocks] == [
+        ("A GPU", 512), ("A GPU", 2048), ("NVIDIA H100 80GB HBM3", 512), ("NVIDIA H100 80GB HBM3", 2048),
+    ]  # fmt: skip
 
 
 def test_natural_order_of_numbers_in_names() -> None:

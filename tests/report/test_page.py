@@ -16,13 +16,15 @@ from harness.report import render_report
 from harness.report.claim_page import ClaimPage, claim_pages, primary_block
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
+from harness.report.overview import overview
+from harness.report.page import excluded_rows
 from harness.report.tables import notes, studies, study_table
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, make_claim, make_claims, study
 from tests.judgement.test_several_cells import limit, sharded
 from tests.records import CPU, CellShape, make_records
 from tests.report import samples
-from tests.report.reading import see
+from tests.report.reading import Sketches, see
 from tests.report.test_why import with_breakdown
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -175,6 +177,49 @@ def test_contradictions_stand_side_by_side_on_one_curve(html: str) -> None:
     assert "Holds at no sequence length measured (512 to 4096)" in text
 
 
+def test_each_side_of_a_contradiction_has_its_own_verdict(markdown: str) -> None:
+    lines = markdown.replace("\\", "").splitlines()
+    for words in ("- flash-low (D1), refuted, above: Flash gives 10 to 20%. Holds at no ",
+                  "- flash-high (D2 table), refuted, below: Flash gives 2 to 4 times. Holds from "):  # fmt: skip
+        assert len([line for line in lines if line.startswith(words)]) == 1, words
+
+
+def test_every_part_has_its_lead_and_all_its_tables(tmp_path: Path) -> None:
+    known, two = make_claims(make_claim()), CellShape(settings={"parallel": "ddp", "devices": 2}, ratio=1.9)
+    records = make_records([study(two)], rounds=3)
+    judgement = judge(records, known)
+    page = render_report(judgement, known, records, tmp_path, figures=0)
+    parts = overview(judgement, known, Gallery(folder=tmp_path, studio=Studio(), budget=0)).parts
+    assert max(len(part.tables) for part in parts) == 2, "the fronts of one device and of two"
+    markdown = page.with_suffix(".md").read_text(encoding="utf-8").replace("\\", "")
+    for text in (see(page.read_text(encoding="utf-8")).text, markdown):
+        for part in parts:
+            for words in (part.lead, *(table.caption for table in part.tables)):
+                assert words in text, words
+
+
+def test_where_the_time_went_stands_with_its_notes_and_the_baseline_stands_out(tmp_path: Path) -> None:
+    known = make_claims(make_claim())
+    records = [with_breakdown(each, matrix_products=70.0) for each in make_records([study()], rounds=3)]
+    page = render_report(judge(records, known), known, records, tmp_path, figures=0).read_text(encoding="utf-8")
+    note = "The parts of precision=bf16 add up to 70.0% of the measured step: the profiled step was another one."
+    assert note in see(section(page, "it")).text
+    text = of_markdown((tmp_path / "report.md").read_text(encoding="utf-8"), "it")
+    assert "| cell | step | parts ÷ step |" in text
+    assert note in text
+    strong = re.findall('<tr class="strong"><td[^>]*>([^<]*)', page)
+    assert len(strong) >= 2, "in the section of the claim and under Studies"
+    assert set(strong) == {"baseline"}
+
+
+def test_excluded_rounds_are_named_once_in_order_and_those_that_were_superseded_apart() -> None:
+    shape = study(CellShape(settings=CELL, outcome=Outcome.CRASH))
+    failed = [each for each in make_records([shape], rounds=11) if each.arm == "precision=bf16"]
+    again = [replace(each, superseded=True, reason="") for each in failed if each.round in (2, 10)]
+    rows = excluded_rows([*reversed(failed), *again, *again])
+    assert [row[3:5] for row in rows] == [("1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11", "crash"), ("2, 10", "superseded")]
+
+
 def test_excluded_trials_are_listed_with_their_reason(html: str) -> None:
     part = see(html[html.index('id="excluded"') : html.index('id="environment"')]).text
     assert part.count("CUDA out of memory") == 1, "rounds that ended alike share a row"
@@ -316,6 +361,12 @@ def test_a_limit_is_said_to_stand_on_every_number_of_devices_that_was_measured(t
     gallery = Gallery(folder=tmp_path, studio=Studio(), budget=0)
     (page,) = claim_pages(judge(sharded((4, 12), (1, 2, 4)), known), known, gallery)
     assert page.comparison == "zero=1 against baseline in study zero at devices=1, 2, 4, on NVIDIA H100 80GB HBM3"
+
+
+def test_a_limit_is_drawn_as_a_line_beside_its_curve() -> None:
+    known, sketches = make_claims(limit()), Sketches()
+    claim_pages(judge(sharded((4, 12), (1, 2, 4)), known), known, sketches.gallery())
+    assert [(band.low, band.high) for band in sketches.data("sweep-")["bands"]] == [(4, 4)]
 
 
 def test_what_was_judged_in_the_smoke_scale_names_it_and_the_point_that_ran(tmp_path: Path) -> None:

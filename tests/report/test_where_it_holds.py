@@ -12,14 +12,17 @@ from harness.judgement.blocks import compare
 from harness.judgement.claims import Claim
 from harness.judgement.judge import judge
 from harness.judgement.judged import BlockResult
-from harness.judgement.metrics import METRICS
-from harness.report.contradictions import bounds_on
+from harness.judgement.metrics import METRICS, metric_named
+from harness.judgement.words import Bounds
+from harness.report.contradictions import Contradiction, bounds_on, contradictions
 from harness.report.details import details
 from harness.report.families import families
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
 from harness.report.measure import Reading, measured
+from harness.report.origin import Origin
 from harness.report.pictures import sweep_picture
+from harness.report.reproduce import ANY
 from harness.report.sweeps import Curve, Point, sweeps_of, where_it_holds
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
@@ -247,6 +250,101 @@ def test_ranges_of_related_metrics_stand_on_one_axis() -> None:
     assert bounds_on(saved, claim("peak_ratio", (4, None))) == (0.75, None)
     assert bounds_on(METRICS["peak_ratio"], claim("peak_saved", (0.5, 0.75))) == pytest.approx((2, 4))
     assert bounds_on(saved, claim("speedup", (1, 2))) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("of", "on", "bounds"),
+    [
+        ("figure_inverse:copy_seconds", "figure_ratio:copy_seconds", (0.25, 0.5)),  # 2 to 4 times less
+        ("figure_ratio:copy_seconds", "figure_saved:copy_seconds", (-3, -1)),  # 2 to 4 times as much
+        ("figure_ratio:copy_seconds", "figure_ratio:copy_seconds", (2, 4)),
+        ("figure_ratio:copy_seconds", "figure_ratio:load_seconds", (None, None)),
+        ("peak_bytes", "peak_saved", (None, None)),  # bytes of the cell alone are no ratio
+        ("scaling_efficiency", "speedup", (None, None)),  # a share of so many devices is no ratio either
+    ],
+)
+def test_a_range_stands_on_another_metric_where_both_are_of_one_ratio(of: str, on: str, bounds: Bounds) -> None:
+    assert bounds_on(metric_named(on), claim(of, (2, 4))) == pytest.approx(bounds)
+
+
+def against(
+    tmp_path: Path,
+    *,
+    also: tuple[float, float] | None = (1.2, 1.3),
+    batches: tuple[int, ...] = (2, 8),
+    origin: Origin = ANY,
+    **fields: Any,
+) -> Contradiction:
+    """Of two claims on one sweep: 1.1 to 1.2 times as fast, and another (`fields`)."""
+    low = make_claim(id="low", range=[1.1, 1.2], contradicts=["high"])
+    high = make_claim(**{"id": "high", "range": also, "contradicts": ["low"], **fields})
+    known = make_claims(low, high)
+    records = make_records([replace(SWEPT, sweep=("batch_size", batches))], rounds=3) if batches else []
+    gallery = Gallery(folder=tmp_path, studio=Studio())
+    (found,) = contradictions(judge(records, known), known, gallery, origin)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "drawn"),
+    [
+        ({}, True),
+        ({"metric": "step_time_ratio"}, False),
+        ({"form": "statement", "also": None}, False),
+        ({"study": "another"}, False),
+    ],
+)
+def test_claims_are_drawn_against_each_other_where_two_have_a_band(
+    fields: dict[str, Any], drawn: bool, tmp_path: Path
+) -> None:
+    assert (against(tmp_path, **fields).picture is not None) is drawn
+
+
+@pytest.mark.parametrize(("view", "drawn"), [("reserved", True), ("allocated", False)])
+def test_memory_in_another_view_is_no_band(view: str, drawn: bool, tmp_path: Path) -> None:
+    low = make_claim(id="low", metric="peak_saved", range=[0.1, 0.2], contradicts=["high"])
+    high = make_claim(id="high", metric="peak_saved", range=[0.3, 0.4], view=view, contradicts=["low"])
+    known = make_claims(low, high)
+    (found,) = contradictions(judge(make_records([SWEPT], rounds=3), known), known,
+                              Gallery(folder=tmp_path, studio=Studio()))  # fmt: skip
+    assert (found.picture is not None) is drawn
+
+
+@pytest.mark.parametrize(
+    ("batches", "words"),
+    [
+        ((2,), "there are no two sweep points with a figure of precision=bf16. Run: claimbench run --matrix mine.yaml"),
+        ((), "it was not run. Run: claimbench run --matrix whole.yaml"),
+    ],
+)
+def test_a_curve_that_is_missing_is_run_by_the_matrix_of_the_trials(
+    batches: tuple[int, ...], words: str, tmp_path: Path
+) -> None:
+    origin = Origin(whole="whole.yaml", by_study={"precision": "mine.yaml"})
+    missing = against(tmp_path, batches=batches, origin=origin).missing
+    assert missing == f"No curve of study precision: {words} --study precision"
+
+
+def test_a_line_needs_two_points() -> None:
+    """A figure at one length and none at the other is no curve; beside one it is shown."""
+    bf16, tf32 = CellShape(settings={"precision": "bf16"}), CellShape(settings={"precision": "tf32"})
+    records = [
+        replace(each, outcome=Outcome.OOM, tokens_per_second=None)
+        if each.arm == "precision=tf32" and each.cell["batch_size"] == 8 else each
+        for each in make_records([replace(SWEPT, cells=(bf16, tf32))], rounds=3)
+    ]  # fmt: skip
+    blocks = compare(records).blocks
+    alone = make_claim(cell={"precision": "tf32"})
+    assert sweeps_of(alone, SPEEDUP, blocks) == ()
+    (found,) = sweeps_of(make_claim(also=[{"precision": "tf32"}]), SPEEDUP, blocks)
+    assert [(len(line.points), line.absent) for line in found.curves] == [(2, ()), (1, ("8 (oom)",))]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_the_two_scales_of_a_machine_the_one_with_rounds_enough_is_on_the_curve(turned: bool) -> None:
+    full = make_records([SWEPT], rounds=3, spread=0.001)
+    tiny = make_records([SWEPT], rounds=1, ratio=3.0, scale="smoke", fingerprint="c" * 16)
+    assert on_curve(list(compare([*tiny, *full] if turned else [*full, *tiny]).blocks)) == [(2, 1.2), (8, 1.2)]
 
 
 def claim(metric: str, bounds: tuple[float | None, float | None]) -> Claim:

@@ -7,18 +7,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from harness.environment import Device, Environment
 from harness.errors import EnvironmentProblem, LaunchError
-from harness.experiment.study import Plan
+from harness.experiment.study import Block, Plan
 from harness.results.collect import Options, fill_by
 from harness.results.events import Event, Summary, TrialFinished, TrialStarted
 from harness.results.record import Record
 from harness.results.rounds import rounds_of
 from harness.results.sharing import STUDY, elsewhere, with_control
-from harness.results.side_by_side import SideBySide
+from harness.results.side_by_side import SideBySide, _Blocks, _Lane
 from harness.results.store import Store
 from harness.results.workplace import Workplace
 from harness.trial.launch import Launcher, LocalLauncher
@@ -112,6 +113,36 @@ def test_rounds_of_one_block_spread_over_gpus_and_none_of_them_splits(store: Sto
     assert all(len(found) == 1 for found in devices.values())
     assert {next(iter(found)) for found in devices.values()} == {"GPU-0", "GPU-1"}
     assert len({record.fingerprint for record in store.records()}) == 1
+
+
+def wide(rounds: int) -> Block:
+    return a_block("wide", rounds=rounds, sizes=(), settings={"devices": 2, "parallel": "ddp"})
+
+
+def test_blocks_of_one_device_run_before_those_of_two(store: Store) -> None:
+    said: list[Event] = []
+    run(store, a_plan(wide(1), a_block("narrow", rounds=1, sizes=())), listener=said)
+    assert [event.trial.block.study for event in said if isinstance(event, TrialStarted)] == ["narrow"] * 2 + [
+        "wide"
+    ] * 2
+
+
+def test_a_device_that_is_left_over_runs_no_block_of_two(store: Store) -> None:
+    three = replace(TWO, devices=(*TWO.devices, replace(TWO.devices[1], index=2, uuid="GPU-2")))
+    run(store, a_plan(wide(2)), environment=three)
+    used = [[device["uuid"] for device in record.environment["devices"]] for record in store.records()]
+    assert used == [["GPU-0", "GPU-1"]] * 4
+
+
+def test_a_lane_without_a_block_takes_the_last_round_of_the_longest(tmp_path: Path) -> None:
+    carrier = SideBySide(environment=TWO, workplace=Workplace(folder=tmp_path), make_launcher=child)
+    one, two, third = (_Lane(carrier=carrier, devices=(), lanes=3, news=SimpleQueue()) for _ in range(3))
+    plan = a_plan(a_block("short", rounds=3, sizes=()), a_block("long", rounds=5, sizes=()))
+    blocks = _Blocks(rounds_of(plan, TWO))
+    given = [blocks.next_for(lane) for lane in (one, two, third, third, one, third, one, two, two)]
+    assert [(each.block.study, each.trials[0].round) if each else None for each in given] == [
+        ("short", 1), ("long", 1), ("long", 5), ("long", 4), ("short", 2), ("long", 3), ("short", 3), ("long", 2), None,
+    ]  # fmt: skip
 
 
 def test_a_second_run_starts_nothing_whichever_gpus_it_has(store: Store) -> None:
