@@ -12,7 +12,7 @@ from typing import Any
 from harness.results.first_step import FIRST_STEP, without_first_step
 from harness.results.record import Record
 from harness.techniques.kept import GATHERED
-from harness.trial.device import LOOKS_BACK_SECONDS, too_short
+from harness.trial.device import LOOKS_BACK_SECONDS, METERED, too_short
 
 PADDED = "it counted padding as useful when this was measured; a trial that is made now counts useful tokens"
 WITH_WEIGHTS = "weights that forward gathered from shards counted with them when this was measured; run it again"
@@ -31,7 +31,7 @@ def _without_short_looks(record: Record) -> Record:
     """No utilisation and no energy of a window that is shorter than what the device tells of at one look."""
     first = record.figures.get(FIRST_STEP)
     seconds = math.fsum(record.step_seconds) + (first if isinstance(first, int | float) else 0.0)
-    told = [name for name in ("utilisation", "energy_joules_per_token") if getattr(record, name) is not None]
+    told = [name for name in METERED if getattr(record, name) is not None]
     if not told or not 0 < seconds < LOOKS_BACK_SECONDS:
         return record
     clocks = {**record.clocks, "power_watts": None} if "power_watts" in record.clocks else record.clocks

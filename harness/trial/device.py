@@ -12,6 +12,9 @@ from harness.trial.nvml import Reading
 #: A device in use before the trial by more than this, with nobody to be seen, has a user that NVML does not show us.
 _UNEXPLAINED_BYTES = 512 << 20
 
+#: Figures of a window that the device itself tells.
+METERED = ("utilisation", "energy_joules_per_token")
+
 LOOKS_BACK_SECONDS = 1.0
 """What NVML tells at one look may be of the whole second before it: utilisation (nvmlUtilization_t: a sample period of
 up to 1 s) and power (nvmlDeviceGetPowerUsage: a mean over 1 s). The counter of energy tells little of less either: the
@@ -134,15 +137,13 @@ def device_figures(
     """
     if not samples:
         reason = "no GPU that NVML can read was used"
-        return DeviceFigures(
-            missing=dict.fromkeys(("peak_device_bytes", "utilisation", "energy_joules_per_token"), reason)
-        )
+        return DeviceFigures(missing=dict.fromkeys(("peak_device_bytes", *METERED), reason))
     peaks = [peak for each in samples if (peak := each.peak_bytes(window)) is not None]
     foreign = [process for each in samples for process in each.foreign(window)]
     peak_device_bytes = max(peaks) if peaks else None
     if window is None:
         reason = "the trial ended before its window did"
-        missing = dict.fromkeys(("utilisation", "energy_joules_per_token"), reason)
+        missing = dict.fromkeys(METERED, reason)
         return DeviceFigures(peak_device_bytes=peak_device_bytes, clocks={"foreign": foreign}, missing=missing)
     figures = _window_figures(samples, window, peak_device_bytes, foreign)
     return figures if len(samples) >= devices else _without_sums(figures, f"{len(samples)} of its {devices} devices")
@@ -175,7 +176,7 @@ def _window_figures(
     reasons = sorted({reason for reading in readings for reason in reading.throttle_reasons})
     temperatures = [reading.temperature for reading in readings if reading.temperature is not None]
     answers = {"utilisation": utilisation, "energy_joules_per_token": power, "peak_device_bytes": peak_device_bytes}
-    why = {name: short for name in ("utilisation", "energy_joules_per_token") if short}
+    why = dict.fromkeys(METERED, short) if short else {}
     return DeviceFigures(
         utilisation=utilisation,
         energy_joules=energy,

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from harness.techniques.base import Evidence, Inert, Technique
 from harness.techniques.layers import product_layers
@@ -30,8 +29,6 @@ SHOWS_ITSELF = frozenset({
 })  # fmt: skip
 #: Of these, what only the harness's own doing shows: micro-batches inside a loss that honours them do not.
 SHOWN_BY_BUILD = frozenset({"accumulation"})
-#: In names of a configuration: of heads that the model need not have, and that drop by modules where it has them.
-_OF_HEADS = ("summary", "classif", "qa_")
 #: Read by `build` without further ado: the size of a batch shows whether it did.
 SIZES = frozenset({"sequence_length", "batch_size"})
 
@@ -103,20 +100,6 @@ def adopt_attention(run: TrainingRun, own: OwnStep) -> None:
     except (ValueError, ImportError) as error:
         first = str(error).strip().splitlines()[0]
         raise Inert(f"attention={run.cell['attention']} cannot be set on {own.source}: {first}") from error
-
-
-def dropout_of(model: nn.Module) -> str:
-    """The first dropout above zero, by its place in the model or in the configuration."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 and module.training:
-            return f"{name or 'Dropout'}: p={module.p:g}"
-    config = getattr(model, "config", None)
-    values = vars(config) if config is not None else {}
-    return next(
-        (f"{name}={value:g}" for name, value in values.items()
-         if ("dropout" in name or "pdrop" in name) and not any(head in name for head in _OF_HEADS)
-         and isinstance(value, float) and value > 0), "",
-    )  # fmt: skip
 
 
 def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:

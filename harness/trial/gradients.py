@@ -16,8 +16,7 @@ from torch import nn
 from harness.techniques.checkpointing import enable_checkpointing
 from harness.trial.batching import IGNORED, Batch
 from harness.trial.data import Samples
-from harness.trial.foreign import dropout_of
-from harness.trial.model import make_model
+from harness.trial.model import dropout_of, make_model
 from harness.trial.outcome import is_out_of_memory
 from harness.trial.parameters import Shapes, parameters_of, shapes_of
 

@@ -10,6 +10,9 @@ from torch import nn
 from harness.errors import WorkloadError
 from harness.trial.shapes import read_shape
 
+#: In names of a configuration: of heads that the model need not have, and that drop by modules where it has them.
+_OF_HEADS = ("summary", "classif", "qa_")
+
 
 def make_config(model: str, sequence_length: int) -> Any:
     """The transformers configuration of a model, with room for `sequence_length` positions.
@@ -56,3 +59,17 @@ def head_of(model: nn.Module) -> nn.Module | None:
     """The output head, where the model says which module it is."""
     find = getattr(model, "get_output_embeddings", None)
     return find() if callable(find) else None
+
+
+def dropout_of(model: nn.Module) -> str:
+    """The first dropout above zero, by its place in the model or in the configuration."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 and module.training:
+            return f"{name or 'Dropout'}: p={module.p:g}"
+    config = getattr(model, "config", None)
+    values = vars(config) if config is not None else {}
+    return next(
+        (f"{name}={value:g}" for name, value in values.items()
+         if ("dropout" in name or "pdrop" in name) and not any(head in name for head in _OF_HEADS)
+         and isinstance(value, float) and value > 0), "",
+    )  # fmt: skip

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-#: torch's words for memory that is full, of the device or (DefaultCPUAllocator) of the host, and those of NVIDIA's
-#: libraries, which torch passes on as RuntimeErrors: CUBLAS_STATUS_ALLOC_FAILED,
-#: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED.
-_FULL = re.compile(
-    r"out.of.memory|DefaultCPUAllocator: can't allocate memory|\bCU[A-Z]+_\w*ALLOC(ATION)?_FAILED", re.IGNORECASE
-)
+#: torch's words for memory of the host that is full.
+HOST_IS_FULL = "DefaultCPUAllocator: can't allocate memory"
+#: And for memory that is full at all, with those of NVIDIA's libraries, which torch passes on as RuntimeErrors:
+#: CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED.
+_FULL = re.compile(rf"out.of.memory|{HOST_IS_FULL}|\bCU[A-Z]+_\w*ALLOC(ATION)?_FAILED", re.IGNORECASE)
 
 
 class Outcome(StrEnum):

@@ -16,6 +16,7 @@ import torch
 from harness.techniques.precision import Precision
 from harness.techniques.registry import axis_table
 from harness.trial import custom, foreign, own_batches, own_blocks, own_gradients, own_step
+from harness.trial.model import dropout_of
 from harness.trial.outcome import Outcome
 from harness.trial.spec import TrialResult
 from harness.trial.training import TrainingRun
@@ -638,8 +639,8 @@ def test_each_example_is_ten_lines_or_fewer() -> None:
 def test_dropout_that_is_on_is_told_by_its_place(module: Any, config: dict[str, Any], told: str) -> None:
     model: Any = torch.nn.Sequential(module)
     model.config = SimpleNamespace(**config)
-    assert foreign.dropout_of(model) == told
-    assert foreign.dropout_of(steps.Towers().one) == ""
+    assert dropout_of(model) == told
+    assert dropout_of(steps.Towers().one) == ""
 
 
 def test_dropout_leaves_the_gradient_check_out() -> None:

@@ -9,6 +9,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from harness.report.figures.drawing import Job
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
@@ -87,3 +89,9 @@ class Sketches(Studio):
         (job,) = (job for name, job in self.jobs.items() if name.startswith(begins))
         assert isinstance(job.drawing, partial)
         return dict(job.drawing.keywords)
+
+
+def legend_of(figure: Figure) -> list[str]:
+    """The words of a figure's only legend."""
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]

@@ -16,6 +16,7 @@ from harness.report.formats import axis_name
 from harness.report.pictures import memory_picture, phases_picture
 from harness.report.stack import stack_part
 from tests.records import CellShape, StudyShape, make_records
+from tests.report.reading import legend_of
 
 #: Four lines beside an axis, and one.
 LONG, SHORT = " ".join(f"axis_{number}=some-setting" for number in range(8)), "baseline"
@@ -123,12 +124,12 @@ def test_no_line_comes_from_a_nought() -> None:
     assert [*map(float, joined.get_ydata())] == [2.0, 6.0, 21.0]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "1", "5", "20"]
     assert (alone.get_marker(), alone.get_color()) == (joined.get_marker(), joined.get_color())
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["workers=8"]
+    assert legend_of(figure) == ["workers=8"]
     assert axes.get_xlabel() == "cost per sample (ms)"
 
 
 def test_a_curve_of_a_nought_alone_has_its_name_in_the_legend() -> None:
-    assert [text.get_text() for text in sweep_of([0]).legends[0].get_texts()] == ["workers=8"]
+    assert legend_of(sweep_of([0])) == ["workers=8"]
 
 
 def test_other_sweeps_keep_their_logarithmic_axis() -> None:

@@ -14,10 +14,7 @@ from matplotlib.figure import Figure
 from harness.report.figures import bars, controls, curves, scatter, style
 from harness.report.figures.bars import Dot
 from harness.report.figures.scatter import Spot
-
-
-def legend_of(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.legends[0].get_texts()]
+from tests.report.reading import legend_of
 
 
 def widths(axes: Axes) -> list[list[tuple[float, float]]]:

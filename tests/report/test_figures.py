@@ -33,6 +33,7 @@ from harness.report.sweeps import Curve, Point, Sweep
 from harness.report.tables import Table
 from tests.commands import ROOT
 from tests.judgement.claiming import make_claim, verdict_on
+from tests.report.reading import legend_of
 
 
 def jobs(folder: Path, count: int = 5) -> list[Job]:
@@ -136,11 +137,6 @@ def spots(studies: int, cells: int = 1) -> list[Spot]:
         Spot(group=f"study-{study}", x=1.0 + study + cell / cells, y=100.0 - study)
         for study in range(studies) for cell in range(cells)
     ]  # fmt: skip
-
-
-def legend_of(figure: Figure) -> list[str]:
-    (legend,) = figure.legends
-    return [text.get_text() for text in legend.get_texts()]
 
 
 def test_twelve_studies_have_a_name_each() -> None:

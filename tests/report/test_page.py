@@ -84,9 +84,8 @@ def section(html: str, claim: str) -> str:
 
 
 def of_markdown(markdown: str, claim: str) -> str:
-    return markdown.replace("\\", "")[markdown.replace("\\", "").index(f"### {claim}: ") :].split("\n### ", maxsplit=1)[
-        0
-    ]
+    plain = markdown.replace("\\", "")
+    return plain[plain.index(f"### {claim}: ") :].split("\n### ", maxsplit=1)[0]
 
 
 def test_links_of_a_claim_lead_to_what_they_name(html: str) -> None:

@@ -16,7 +16,6 @@ import torch
 from harness.techniques.precision import Precision
 from harness.trial import gradients
 from harness.trial.corpus import prepare
-from harness.trial.foreign import dropout_of
 from harness.trial.gradients import (
     NotCompared,
     _rows,
@@ -28,7 +27,7 @@ from harness.trial.gradients import (
     same_parameters,
 )
 from harness.trial.kinds import training as kind
-from harness.trial.model import make_config, make_model
+from harness.trial.model import dropout_of, make_config, make_model
 from harness.trial.outcome import Outcome
 from harness.trial.parameters import shapes_of
 from harness.trial.ranks import Ranks

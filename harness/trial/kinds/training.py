@@ -19,9 +19,9 @@ from harness.trial import arithmetic, estimator, gradients, memory, own_gradient
 from harness.trial import ranks as group
 from harness.trial.breakdown import breakdown
 from harness.trial.corpus import prepare, read_about
-from harness.trial.foreign import dropout_of
 from harness.trial.host import held_up
 from harness.trial.measure import REPLAYED, Measured, graph_breaks, measure
+from harness.trial.model import dropout_of
 from harness.trial.outcome import Outcome, is_out_of_memory
 from harness.trial.parameters import shapes_of
 from harness.trial.profile import profile_step
