@@ -15,7 +15,7 @@ from harness.judgement.pairs import computed, pair_key
 from harness.judgement.parity import Demand, demand_of
 from harness.judgement.site import IN_SMOKE, Site, made_how
 from harness.judgement.stats import noise_label, summarise
-from harness.judgement.validity import IDLED
+from harness.judgement.validity import HELD_UP, IDLED
 from harness.judgement.words import measured, rounds
 from harness.results.fingerprint import revisions_of
 from harness.techniques.registry import techniques
@@ -142,8 +142,9 @@ def _spread(arm: ArmResult, metric: Metric) -> float | None:
 
 
 def _waits(site: Site) -> list[str]:
-    """Where a figure of time is the host's rather than the device's."""
-    return [f"{arm.name}: {flag}" for arm in site.arms for flag in arm.flags if IDLED in flag]
+    """Where a figure of time is the host's rather than the device's, or that of a few steps rather than of most."""
+    waited = (HELD_UP, IDLED)
+    return [f"{arm.name}: {flag}" for arm in site.arms for flag in arm.flags if any(each in flag for each in waited)]
 
 
 def _drift(site: Site) -> list[str]:

@@ -27,6 +27,7 @@ IN_BURSTS = frozenset({"loader-only", "workers-late", "epoch-turnaround"})
 #: A device that idles for more than this share of a step waits for the host, or for data.
 IDLE = 0.2
 IDLED = "the device idled"
+HELD_UP = "single steps of over five times the median"
 #: A half of the window needs this many steps for its median to say something.
 FEWEST_STEPS = 4
 #: A card at its power cap is at its normal working point under training loads; the other reasons are faults.
@@ -106,7 +107,7 @@ def outliers(record: Record) -> str:
     usual, whole = median(steps), math.fsum(steps)
     lost = math.fsum(step - usual for step in steps if step > OUTLIER * usual)
     share = lost / whole if whole else 0.0
-    return f"single steps of over five times the median cost {share:.0%} of the window" if share > OUTLIERS else ""
+    return f"{HELD_UP} cost {share:.0%} of the window" if share > OUTLIERS else ""
 
 
 def idle(record: Record) -> str:

@@ -417,6 +417,21 @@ def test_noise_is_that_of_what_is_judged() -> None:
     assert "precision=bf16 is unstable: its busy time spreads by 12.3% between trials" in verdict_on(busy, rough).reason
 
 
+def test_a_step_that_was_held_up_is_said_beside_the_verdict() -> None:
+    """As with padded batches on an H200: one step of 2 s makes the interval wide and the device's idle share large."""
+    waits = {"breakdown": {"measured_on": "gpu", "seconds": {"idle": 0.05}, "step_seconds": 0.1}}
+    records = [
+        replace(each, step_seconds=[0.05] * 39 + [2.0], figures=waits) if each.baseline and each.round != 2 else each
+        for each in make_records([study()], rounds=5)
+    ]
+    reason = verdict_on(make_claim(), records).reason
+    held_up = "baseline: single steps of over five times the median cost 49% of the window (4 of 5 rounds)"
+    assert f"; {held_up}; baseline: the device idled for 50% of a step" in reason
+    assert reason.count("single steps") == 1, "of no other arm"
+    memory = make_claim(metric="peak_saved", range=[0, 1])
+    assert "single steps" not in verdict_on(memory, records).reason
+
+
 def test_memory_does_not_care_how_the_time_passed() -> None:
     waits = {"breakdown": {"measured_on": "gpu", "seconds": {"idle": 0.05}, "step_seconds": 0.1}}
     records = [replace(each, figures=waits) for each in make_records([study()], spread=0.10, drift=-0.2)]
