@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.techniques.base import Evidence
 from harness.techniques.compilation import regions_in
@@ -26,8 +27,8 @@ def evidence_of_off(axis: str, run: TrainingRun) -> Evidence | None:
         count, word, seen = regions_in(run.profile), "nothing compiled", "a step ran {} of compiled code"
         done, what = "compiles", "region"
     else:
-        count, word, seen = forwards_in_backward(run), "nothing recomputed", "backward ran {} again"
-        done, what = "recomputes", "forward"
+        (count, what), word, seen = recomputed(run), "nothing recomputed", "backward ran {} again"
+        done = "recomputes"
     number = f"{count} {what}{'' if count == 1 else 's'}"
     return Evidence(
         holds=count == 0, word=number if count else word, facts={f"{what}s": count},
@@ -36,22 +37,50 @@ def evidence_of_off(axis: str, run: TrainingRun) -> Evidence | None:
     )  # fmt: skip
 
 
-def forwards_in_backward(run: TrainingRun) -> int:
-    """Forwards of modules inside backward in one more step, where nothing but recomputation runs one."""
-    inside: list[Any] = []
+def recomputed(run: TrainingRun) -> tuple[int, str]:
+    """How much one more step runs forward inside backward, and of what: forwards of modules, or operators where what is
+    recomputed holds no module."""
+    forwards: list[Any] = []
+    operators = OperatorsWithGradients()
+    plain = run.backward
 
     def seen(module: Any, _inputs: Any) -> None:
-        # torch.utils.checkpoint asks the same way which backward it is called by
-        if torch._C._current_graph_task_id() != -1:
-            inside.append(module)
+        if _inside_backward():
+            forwards.append(module)
+
+    def watched(loss: torch.Tensor) -> None:
+        with operators:
+            plain(loss)
 
     hook = register_module_forward_pre_hook(seen)
+    run.backward = watched
     try:
         with uncompiled():
             run.step()
     finally:
+        run.backward = plain
         hook.remove()
-    return len(inside)
+    return (len(forwards), "forward") if forwards or not operators.count else (operators.count, "operator")
+
+
+class OperatorsWithGradients(TorchDispatchMode):
+    """Counts operators inside backward that run with gradients turned on. Backward turns them off, for hooks and for
+    functions with a backward of their own too; what runs forward again turns them on, since it goes backward itself."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += _inside_backward() and torch.is_grad_enabled()
+        return func(*args, **(kwargs or {}))
+
+
+def _inside_backward() -> bool:
+    # torch.utils.checkpoint asks the same way which backward it is called by
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 @contextlib.contextmanager

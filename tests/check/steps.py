@@ -235,6 +235,63 @@ def checkpoints_by_itself(device: Any, settings: Mapping[str, Any], honours: Any
     return TrainingStep(model=model, batches=batches(), loss=loss, honours=honours)
 
 
+class RecomputesAFunction(nn.Module):
+    """A part that is a function of weights, as hand-written models have them: no module runs forward twice."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.inside = Model()
+        self.weight = nn.Parameter(torch.eye(64))
+        self.reentrant = reentrant
+
+    def forward(self, ids: Any) -> Any:
+        def part(hidden: Any) -> Any:
+            return functional.gelu(hidden @ self.weight)
+
+        return checkpoint(part, self.inside(ids), use_reentrant=self.reentrant)
+
+
+def checkpoints_a_function(device: Any, settings: Mapping[str, Any]) -> Any:
+    return RecomputesAFunction(reentrant=False), batches(), loss
+
+
+def checkpoints_a_function_reentrant(device: Any, settings: Mapping[str, Any]) -> Any:
+    return RecomputesAFunction(reentrant=True), batches(), loss
+
+
+class Doubled(torch.autograd.Function):
+    """Its backward calls torch too, and recomputes nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Any) -> Any:
+        ctx.save_for_backward(logits)
+        return logits * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (logits,) = ctx.saved_tensors
+        return torch.where(logits.abs() < 1e9, grads[0] * 2, grads[0])
+
+
+def steps_inside_backward(device: Any, settings: Mapping[str, Any]) -> Any:
+    """A backward of its own, hooks that call torch in it, and activations that a hook stores away and brings back."""
+    model = Model()
+
+    def of_batch(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        with torch.autograd.graph.save_on_cpu():
+            logits = Doubled.apply(model(batch))
+            logits.register_hook(lambda grad: grad * 1.0)
+            return functional.cross_entropy(logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
+
+    def halve(parameter: torch.Tensor) -> None:
+        assert parameter.grad is not None
+        parameter.grad.mul_(0.5)
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(halve)
+    return model, batches(), of_batch
+
+
 def checkpoints_as_asked(device: Any, settings: Mapping[str, Any]) -> Any:
     return checkpoints_by_itself(device, settings, honours={"checkpointing"})
 

@@ -255,6 +255,9 @@ def test_how_a_batch_is_copied_is_left_alone_where_build_honours_it() -> None:
     [
         ("checkpoints_by_itself", "checkpointing", "checkpointing=off was set, but backward ran "),
         ("checkpoints_by_itself", "checkpointing", "where settings['checkpointing'] asks for it and add"),
+        ("checkpoints_a_function", "checkpointing", "checkpointing=off was set, but backward ran "),
+        ("checkpoints_a_function", "checkpointing", " operators again: the step recomputes by itself; let build do so"),
+        ("checkpoints_a_function_reentrant", "checkpointing", " operators again: the step recomputes by itself; let"),
         ("compiles_one_block", "compile", "compile=off was set, but a step ran 1 region of compiled code: the step"),
         ("compiles_by_itself", "compile", "compile=off was set, but a step ran 2 regions of compiled code: the step"),
     ],
@@ -271,6 +274,7 @@ def test_an_off_that_build_turns_on_is_inert(build: str, axis: str, reason: str)
         ("good", "checkpointing", "nothing recomputed"),
         ("good", "compile", "nothing compiled"),
         ("checkpoints_as_asked", "checkpointing", "nothing recomputed"),
+        ("steps_inside_backward", "checkpointing", "nothing recomputed"),
     ],
 )
 def test_an_off_that_is_off_is_shown(build: str, axis: str, word: str) -> None:
