@@ -200,8 +200,10 @@ def _count_activations(run: TrainingRun, measured: Measured) -> None:
 
 
 def _keep_activations(run: TrainingRun, measured: Measured, grown: int) -> None:
-    """What the allocator grew by in forward, gathered weights apart, where that is what backward was left."""
+    """What the allocator grew by in forward, gathered weights apart, where that is what backward was left. Of several
+    micro-batches the last one counts."""
     measured.model_state.pop("activations", None)
+    measured.missing.pop("activations", None)
     if run.cell["compile"] in WITH_GRAPHS:
         measured.missing["activations"] = REPLAYED
     elif grown <= 0:

@@ -6,10 +6,10 @@ import re
 from enum import StrEnum
 
 #: torch's words for memory of the host that is full.
-HOST_IS_FULL = "DefaultCPUAllocator: can't allocate memory"
+_HOST_IS_FULL = "DefaultCPUAllocator: can't allocate memory"
 #: And for memory that is full at all, with those of NVIDIA's libraries, which torch passes on as RuntimeErrors:
 #: CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED.
-_FULL = re.compile(rf"out.of.memory|{HOST_IS_FULL}|\bCU[A-Z]+_\w*ALLOC(ATION)?_FAILED", re.IGNORECASE)
+_FULL = re.compile(rf"out.of.memory|{_HOST_IS_FULL}|\bCU[A-Z]+_\w*ALLOC(ATION)?_FAILED", re.IGNORECASE)
 
 
 class Outcome(StrEnum):
@@ -42,3 +42,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that there was no memory left, the device's or the host's."""
     by_class = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return by_class or _FULL.search(str(error)) is not None
+
+
+def is_out_of_host_memory(error: BaseException) -> bool:
+    """Whether it was the host's: Python's own error is never of a device."""
+    return isinstance(error, MemoryError) or _HOST_IS_FULL in str(error)

@@ -14,7 +14,7 @@ from harness.experiment.axes import Setting
 from harness.techniques.base import Inert
 from harness.trial import custom, own_batches, own_blocks
 from harness.trial.gradients import Gradient, NotCompared, exact_fp32, relative_error, same_parameters
-from harness.trial.outcome import is_out_of_memory
+from harness.trial.outcome import is_out_of_host_memory, is_out_of_memory
 from harness.trial.own_step import BATCH, WEIGHTS, loss_of, random_state
 from harness.trial.parameters import Shapes, parameters_of
 
@@ -41,7 +41,8 @@ def compare(run: TrainingRun, own: OwnStep, mine: Gradient, shapes: Shapes) -> d
         return {"skipped": str(reason)}
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises there, the trial itself was fine
         if is_out_of_memory(error):
-            return {"skipped": "the plain step in fp32 does not fit in this device's memory"}
+            full = "the host's" if is_out_of_host_memory(error) else "this device's"
+            return {"skipped": f"the plain step in fp32 does not fit in {full} memory"}
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return {"skipped": f"the plain step in fp32 does not run: {first}"}
     return {

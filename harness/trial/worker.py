@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from harness.errors import DataTooShortError, WorkloadError
 from harness.experiment.workloads import change_problem
 from harness.techniques.base import Inert
-from harness.trial.outcome import HOST_IS_FULL, Outcome, is_out_of_memory
+from harness.trial.outcome import Outcome, is_out_of_host_memory, is_out_of_memory
 from harness.trial.processes import leave
 from harness.trial.spec import TrialResult, TrialSpec
 
@@ -92,7 +92,7 @@ def _failed(error: Exception) -> TrialResult:
     """An exception as an outcome. Out of memory is a result; anything else is a crash with its last lines."""
     traceback.print_exc()
     text = str(error).strip()
-    if HOST_IS_FULL in text:
+    if is_out_of_host_memory(error):
         return TrialResult(outcome=Outcome.OOM, reason="out of host memory")
     if is_out_of_memory(error):
         return TrialResult(outcome=Outcome.OOM, reason=f"out of device memory: {text.splitlines()[0] if text else ''}")

@@ -588,6 +588,21 @@ def short_of_memory(device: Any, settings: Any) -> Any:
     raise MemoryError
 
 
+def short_in_fp32(device: Any, settings: Mapping[str, Any], error: Any = MemoryError) -> Any:
+    """Has room for the step under autocast, and for nothing larger."""
+
+    def of_batch(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        if not torch.is_autocast_enabled("cpu"):
+            raise error
+        return loss(model, batch)
+
+    return Model(), batches(), of_batch
+
+
+def device_full_in_fp32(device: Any, settings: Mapping[str, Any]) -> Any:
+    return short_in_fp32(device, settings, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"))
+
+
 def raises(device: Any, settings: Mapping[str, Any]) -> Any:
     raise FileNotFoundError("weights.pt is not there")
 

@@ -652,8 +652,17 @@ def test_dropout_leaves_the_gradient_check_out() -> None:
     assert result.measured["gradient_check"]["skipped"].startswith("the model has dropout (")
 
 
-def test_memory_that_python_lacks_in_a_step_is_out_of_memory() -> None:
-    assert trial("short_of_memory").outcome is Outcome.OOM
+def test_memory_that_python_lacks_in_a_step_is_out_of_host_memory() -> None:
+    result = trial("short_of_memory")
+    assert (result.outcome, result.reason) == (Outcome.OOM, "out of host memory")
+
+
+@pytest.mark.parametrize(("full", "whose"), [("short_in_fp32", "the host's"), ("device_full_in_fp32", "this device's")])
+def test_a_reference_that_does_not_fit_says_in_whose_memory(full: str, whose: str) -> None:
+    """The timed step trained; the plain one in fp32, which it is compared with, did not fit."""
+    result = trial(full, precision="amp-bf16", gradient_check=True)
+    assert result.outcome is Outcome.OK
+    assert result.measured["gradient_check"]["skipped"] == f"the plain step in fp32 does not fit in {whose} memory"
 
 
 OWN_DATASET = """

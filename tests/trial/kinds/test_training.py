@@ -140,6 +140,21 @@ def test_activations_are_what_the_allocator_grew_by_in_forward_unless_a_graph_ha
     assert ("activations" in measured.missing) is (why is not None)
 
 
+@pytest.mark.parametrize(("grown", "held"), [((0, 4_000), 4_000.0), ((4_000, 0), None)])
+def test_activations_are_a_figure_or_missing_and_never_both(
+    grown: tuple[int, int], held: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two micro-batches, one in whose forward the allocator had room enough already."""
+    run = TrainingRun(spec_of(accumulation=2), Ranks(), cpu())
+    build(run, [])
+    readings: Any = iter([1_000, 1_000 + grown[0], 2_000, 2_000 + grown[1]])
+    monkeypatch.setattr(memory, "allocated", lambda device: next(readings))
+    measured = Measured()
+    count_activations(run, measured)
+    assert measured.model_state.get("activations") == held
+    assert ("activations" in measured.missing) is (held is None)
+
+
 def test_why_a_figure_of_the_window_is_missing_stands_in_the_result() -> None:
     run = TrainingRun(spec_of(), Ranks(), cpu())
     build(run, [])
