@@ -28,6 +28,8 @@ from harness.results.events import (
     TrialFinished,
     TrialStarted,
 )
+from harness.results.export import export
+from harness.results.lines import read_lines
 from harness.results.record import Record
 from harness.results.store import Store
 from harness.results.workplace import Workplace
@@ -330,6 +332,23 @@ class SteadyMeter:
         return Reading(
             at=now, utilisation=0.5, sm_mhz=1500.0, power_watts=700.0, energy_joules=700.0 * now, used_bytes=0
         )
+
+
+@pytest.mark.parametrize(("driver", "launched"), [("580.1", 3), ("590.2", 9)], ids=["same driver", "other driver"])
+def test_a_machine_like_the_last_one_goes_on_with_what_it_left(
+    store: Store, launcher: LocalLauncher, tmp_path: Path, driver: str, launched: int
+) -> None:
+    """A lent machine is bare each time. Another host and card of the kind do; what moves figures has to be the same."""
+    first = replace(CPU, devices=(GPU,), driver="580.1", host="lent-17")
+    run(store, a_plan(a_block(rounds=2)), launcher, environment=first)
+    export(valid(store), tmp_path / "results.jsonl.gz")
+    second = replace(first, devices=(replace(GPU, uuid="GPU-0002"),), driver=driver, host="lent-23")
+    with Store.open(tmp_path / "next.sqlite", writable=True) as after:
+        after.add_all(read_lines(tmp_path / "results.jsonl.gz"))
+        summary = run(after, a_plan(a_block(rounds=3)), launcher, environment=second)
+        assert (summary.launched, summary.stored_before, summary.left) == (launched, 9 - launched, 0)
+        assert len(valid(after)) == 6 + launched
+        assert {each.environment["host"] for each in valid(after) if each.round == 3} == {"lent-23"}
 
 
 def test_what_the_device_did_is_in_the_record(store: Store, launcher: LocalLauncher) -> None:
