@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -231,6 +232,23 @@ def test_the_head_counts_as_the_blocks_that_it_is_worth(model: str, head: float,
         _own_layers(built, index=0, stages=17)
 
 
+@pytest.mark.train
+@pytest.mark.parametrize(("index", "drops"), [(0, True), (1, False)])
+def test_the_dropout_of_the_embedding_acts_in_the_first_stage_alone(index: int, drops: bool) -> None:
+    """transformers' inner model drops what it is given, which for a later stage are hidden vectors."""
+    import torch
+
+    from harness.techniques.stages import StageModule
+    from harness.trial.model import make_config, make_model
+
+    config = make_config("tiny-gpt2", 64)
+    config.embd_pdrop = 0.5
+    model = make_model(config, attention="eager", dtype=torch.float32, device=torch.device("cpu"), seed=0)
+    stage = StageModule(model, index=index, stages=2, contexts=nullcontext).train()
+    given = torch.ones(1, 8, dtype=torch.long) if index == 0 else torch.ones(1, 8, 64)
+    assert torch.equal(stage(given), stage(given)) is not drops
+
+
 class TestTwoRanks:
     def test_ddp_exchanges_gradients_and_counts_the_work_of_both(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="ddp", devices=2, gradient_check=True)
@@ -417,6 +435,11 @@ class TestTwoRanks:
         result = run_ranks(sabotage="second rank compiles in the window", parallel="ddp", devices=2)
         assert result.outcome is Outcome.INVALID
         assert result.reason.startswith("rank 1: 1 graphs were compiled inside the window; raise warmup_steps")
+
+    def test_no_rank_leaves_while_another_reads_from_it(self, run_ranks: Ranks) -> None:
+        """gloo takes a connection that is closed under its last collective for a fault, and the trial ended with it."""
+        result = run_ranks(sabotage="second rank is late", parallel="ddp", devices=2)
+        assert (result.outcome, result.reason) == (Outcome.OK, "")
 
     def test_evidence_that_fails_on_any_rank_makes_the_trial_inert(self, run_ranks: Ranks) -> None:
         result = run_ranks(sabotage="second rank does not clip", parallel="ddp", devices=2, clip=1.0)

@@ -129,6 +129,7 @@ class TestTwoRanks:
         assert facts["stage"] == zero
         assert facts["bf16_engine"] is True
         assert facts["optimizer_shares"] == pytest.approx([1.0, 1.0] if zero == 0 else [0.5, 0.5], abs=0.01)
+        assert facts["gradient_shares"] == pytest.approx([1.0, 1.0] if zero == 0 else [0.5, 0.5], abs=0.01)
         assert facts["parameter_shares"] == pytest.approx([0.5, 0.5] if zero == 3 else [1.0, 1.0], abs=0.01)
         assert_state(result.measured["figures"]["bytes_per_parameter"], zero, ranks=2)
 
@@ -140,6 +141,14 @@ class TestTwoRanks:
             assert state["optimizer"] == pytest.approx(12 * TINY / 2, rel=0.01)
             assert TINY <= state["gradients"] <= TINY + 2 * LARGEST
             assert state["after_step"] == pytest.approx(2 * TINY + 12 * TINY / 2, rel=0.01)
+
+    def test_shards_of_stage_3_are_weights_gradients_and_optimizer_each_under_its_kind(self, run_ranks: Ranks) -> None:
+        for rank in run_ranks(zero=3, devices=2, precision="ds-bf16").ranks:
+            state = rank["model_state_bytes"]
+            assert state["parameters"] == pytest.approx(2 * TINY / 2, rel=0.01)
+            assert state["gradients"] == pytest.approx(2 * TINY / 2, rel=0.01)
+            assert state["optimizer"] == pytest.approx(12 * TINY / 2, rel=0.01)
+            assert state["buckets"] <= 0.2 * TINY
 
     @pytest.mark.parametrize(("zero", "whole"), [(2, 0), (3, TINY - 5 * 64)])
     def test_weights_that_forward_gathers_are_no_activations(self, run_ranks: Ranks, zero: int, whole: int) -> None:
