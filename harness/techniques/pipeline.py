@@ -26,12 +26,8 @@ MICRO_BATCHES_A_STAGE = 4
 
 _REFUSED = {
     "lora": ("off", "adapters sit in a wrapper that is not divided into stages"),
-    "quantization": ("none", "packed weights are not divided into stages"),
     "pruning": ("off", "stages are made of plain layers"),
-    "distillation": ("off", "the loss needs the teacher's output beside the last stage"),
-    "clip": ("off", "the norm of the whole gradient is on no single stage"),
     "compile": ("off", "stages are called by the schedule, uncompiled"),
-    "batching": ("fixed", "the buffers between stages have one shape"),
 }
 
 #: Single settings that the schedule does not go with: why, and what to set instead.

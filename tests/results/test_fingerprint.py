@@ -137,6 +137,9 @@ def test_a_technique_that_does_something_else_makes_other_trials_of_its_cells_al
     whole, sharded = plain.but(precision="ds-bf16"), plain.but(precision="ds-bf16", zero=1)
     assert revisions_of(techniques(), [plain, sharded]) == {}
     assert revisions_of(techniques(), [plain, whole]) == {"zero": 2}
+    copied, divided = (plain.but(parallel=parallel, devices=2) for parallel in ("ddp", "pipeline"))
+    assert revisions_of(techniques(), [plain, copied]) == {}
+    assert revisions_of(techniques(), [plain, divided]) == {"parallel": 2}
     first, second = ({"zero": revision} for revision in (2, 3))
     prints = [fingerprint(H100, devices=H100.devices, revisions=each) for each in (None, {}, first, second)]
     assert prints[0] == prints[1], "stored trials stay what they are"

@@ -211,6 +211,25 @@ def _second_rank_compiles_in_the_window() -> None:
     TrainingRun.step = step  # type: ignore[method-assign]
 
 
+def _second_rank_is_late() -> None:
+    """Rank 1 comes out of the last collective two seconds after rank 0, which fails where it has not waited."""
+    import time
+
+    from harness.trial import ranks as group
+
+    plain = group.settle
+
+    def settle(ranks: group.Ranks) -> None:
+        if not ranks.first:
+            time.sleep(2)
+        start = time.monotonic()
+        plain(ranks)
+        if ranks.first and time.monotonic() - start < 1:
+            raise ConnectionResetError("closed by peer")
+
+    group.settle = settle
+
+
 def _second_rank_does_not_clip() -> None:
     from harness.techniques.clip import Clip
 
@@ -245,6 +264,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "gradients of zero": _gradients_of_zero,
     "an allocator that counts": _an_allocator_that_counts,
     "second rank compiles in the window": _second_rank_compiles_in_the_window,
+    "second rank is late": _second_rank_is_late,
     "second rank does not clip": _second_rank_does_not_clip,
     "second rank killed": _second_rank_is_killed,
     "second rank out of memory": _second_rank_runs_out_of_memory,

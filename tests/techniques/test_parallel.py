@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,17 +17,21 @@ import pytest
 
 from harness.errors import EnvironmentProblem
 from harness.techniques import pipeline, replicas, sharding
+from harness.techniques.base import Technique
+from harness.techniques.parallel import Parallel
 from harness.techniques.pipeline import micro_batches
+from harness.techniques.zero import Zero
 from harness.trial import ranks as group
 from harness.trial.launch import LocalLauncher
 from harness.trial.outcome import Outcome
 from harness.trial.ranks import Ranks as OneRank
 from harness.trial.ranks import needs_group, processes_of
+from harness.trial.shapes import SHAPES
 from harness.trial.spec import TrialResult
 from harness.trial.torchrun import SeveralNodes
 from harness.trial.training import TrainingRun
 from tests.techniques.ranks import Ranks
-from tests.training import cell, gpus, refused, run_trial
+from tests.training import cell, cpu, gpus, refused, run_trial, spec_of
 
 #: Parameters of the tiny model by hand: embedding (tied) 512·64; a layer: q and o 64·64 each, k and v 64·32 each, gate,
 #: up and down 64·128 each, two norms of 64; a last norm of 64.
@@ -62,6 +67,11 @@ class TestRefusedBeforeLaunch:
     def test_one_device_is_a_trial_like_any_other(self, parallel: str) -> None:
         assert refused(parallel=parallel) is None
 
+    def test_replicas_in_one_process_are_not_compiled(self) -> None:
+        two: dict[str, Any] = {"devices": 2, "compile": "default"}
+        assert "use ddp or compile=off" in str(refused(gpus(2), parallel="dp", **two))
+        assert refused(gpus(2), parallel="ddp", **two) is None
+
     def test_data_parallel_in_one_process_needs_gpus(self) -> None:
         assert "use ddp on a CPU" in str(refused(parallel="dp", devices=2))
         assert refused(gpus(2), parallel="dp", devices=2) is None
@@ -73,6 +83,10 @@ class TestRefusedBeforeLaunch:
             ("compile", "default", "uncompiled"),
             ("precision", "amp-fp16", "scale their losses apart"),
             ("pruning", 0.1, "plain layers"),
+            ("distillation", "teacher", "use one device or ddp"),
+            ("quantization", "nf4", "set lora to a rank"),
+            ("clip", 1.0, "needs the whole gradient"),
+            ("batching", "padded", "takes token ids alone"),
             ("checkpointing", "reentrant", "set checkpointing to full"),
             ("monitor", "flops-profile", "set monitor to off"),
             ("monitor", "phases-synchronised", "a step has no such phases"),
@@ -157,6 +171,28 @@ def test_a_process_a_device_except_dp_which_drives_all_of_its_own(
     assert (processes_of(settings), needs_group(settings)) == (processes, group)
 
 
+def test_the_first_rank_of_a_second_node_is_not_the_first_of_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 alone writes the result and checks the gradient."""
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    alone = OneRank.from_environment()
+    assert (alone, alone.first) == (OneRank(rank=0, local_rank=0, world_size=1), True)
+    for name, number in (("RANK", "2"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "4")):
+        monkeypatch.setenv(name, number)
+    there = OneRank.from_environment()
+    assert (there, there.first) == (OneRank(rank=2, local_rank=0, world_size=4), False)
+
+
+@pytest.mark.parametrize("settings", [{"parallel": "ddp"}, {"zero": 2}], ids=str)
+def test_fewer_ranks_than_devices_are_found_out(settings: dict[str, Any]) -> None:
+    """As where a launcher starts one process, whose group of one divides nothing."""
+    run: Any = SimpleNamespace(ranks=OneRank(), facts={"engine": object()})
+    technique: Technique = Zero() if "zero" in settings else Parallel()
+    evidence = technique.evidence(cell(devices=2, **settings), run)
+    assert evidence is not None
+    assert (evidence.holds, evidence.reason) == (False, "devices=2 was set, but 1 rank(s) trained")
+
+
 @pytest.mark.parametrize(("batch_size", "stages", "wanted"), [(8, 2, 8), (12, 2, 6), (1, 2, 1), (7, 4, 7), (64, 2, 8)])
 def test_a_batch_is_divided_into_up_to_four_micro_batches_a_stage(batch_size: int, stages: int, wanted: int) -> None:
     assert micro_batches(batch_size, stages) == wanted
@@ -194,6 +230,23 @@ def test_the_head_counts_as_the_blocks_that_it_is_worth(model: str, head: float,
     assert _own_layers(built, index=1, stages=2) == list(last)
     with pytest.raises(EnvironmentProblem, match=r"cannot divide .* into 17 stages; use fewer devices"):
         _own_layers(built, index=0, stages=17)
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(("index", "drops"), [(0, True), (1, False)])
+def test_the_dropout_of_the_embedding_acts_in_the_first_stage_alone(index: int, drops: bool) -> None:
+    """transformers' inner model drops what it is given, which for a later stage are hidden vectors."""
+    import torch
+
+    from harness.techniques.stages import StageModule
+    from harness.trial.model import make_config, make_model
+
+    config = make_config("tiny-gpt2", 64)
+    config.embd_pdrop = 0.5
+    model = make_model(config, attention="eager", dtype=torch.float32, device=torch.device("cpu"), seed=0)
+    stage = StageModule(model, index=index, stages=2, contexts=nullcontext).train()
+    given = torch.ones(1, 8, dtype=torch.long) if index == 0 else torch.ones(1, 8, 64)
+    assert torch.equal(stage(given), stage(given)) is not drops
 
 
 class TestTwoRanks:
@@ -296,6 +349,25 @@ class TestTwoRanks:
         assert [each["layers"] for each in stages] == [[0], [1]]
         assert [each["passes"] for each in stages] == [forwards, forwards]
 
+    @pytest.mark.parametrize("model", ["tiny", "tiny-gpt2"])
+    def test_a_stage_between_two_others_trains_its_blocks_and_no_more(
+        self, run_ranks: Ranks, tmp_path: Path, model: str
+    ) -> None:
+        """Embedding and head share a weight: the first stage and the last, which is not the second, add it up."""
+        shape = SHAPES[model]
+        layers = "n_layer" if shape.model_type == "gpt2" else "num_hidden_layers"
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps({"model_type": shape.model_type, **shape.values, layers: 3}), encoding="utf-8")
+        changes: dict[str, Any] = {"model": str(file), "batch_size": 4}
+        result = run_ranks(parallel="pipeline", devices=3, **changes)
+        assert result.outcome is Outcome.OK, result.reason
+        alone = run_trial(**changes)
+        assert result.measured["losses"] == pytest.approx(alone.measured["losses"], abs=1e-4)
+        assert result.measured["gradient_norms"] == pytest.approx(alone.measured["gradient_norms"], rel=1e-3)
+        assert result.measured["parameters"] == alone.measured["parameters"]
+        assert result.evidence["parallel"]["word"] == "1 + 1 + 1 layers, 4 micro-batches"
+        assert [each["tokens"] for each in result.ranks] == [0, 0, STEPS * 4 * 64]
+
     def test_a_pipelines_tokens_are_counted_once(self, run_ranks: Ranks) -> None:
         result = run_ranks(parallel="pipeline", devices=2, model="tiny", accumulation=2, batch_size=4)
         tokens = [each["tokens"] for each in result.ranks]
@@ -363,6 +435,11 @@ class TestTwoRanks:
         result = run_ranks(sabotage="second rank compiles in the window", parallel="ddp", devices=2)
         assert result.outcome is Outcome.INVALID
         assert result.reason.startswith("rank 1: 1 graphs were compiled inside the window; raise warmup_steps")
+
+    def test_no_rank_leaves_while_another_reads_from_it(self, run_ranks: Ranks) -> None:
+        """gloo takes a connection that is closed under its last collective for a fault, and the trial ended with it."""
+        result = run_ranks(sabotage="second rank is late", parallel="ddp", devices=2)
+        assert (result.outcome, result.reason) == (Outcome.OK, "")
 
     def test_evidence_that_fails_on_any_rank_makes_the_trial_inert(self, run_ranks: Ranks) -> None:
         result = run_ranks(sabotage="second rank does not clip", parallel="ddp", devices=2, clip=1.0)
@@ -571,6 +648,18 @@ def test_a_replica_in_a_thread_computes_in_the_type_of_the_run() -> None:
     assert found == [torch.bfloat16]
 
 
+def test_one_process_loads_the_batches_of_all_its_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`batch_size` is a device's: with two devices a step of three samples each takes six."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # DataParallel looks for the devices that it names
+    run = TrainingRun(spec_of(parallel="dp", devices=2, batch_size=3), OneRank(), cpu())
+    run.model = torch.nn.Linear(4, 4)
+    replicas.feed_several(run, 2)
+    assert run.loader_settings().batch_size == 6
+    assert run.forwards_a_micro_step == 2
+
+
 def test_the_loss_of_replicas_is_the_mean_of_theirs() -> None:
     """DataParallel puts what they return into one tensor, a number from each device."""
     import torch
@@ -589,6 +678,8 @@ def test_the_loss_of_replicas_is_the_mean_of_theirs() -> None:
     [
         (1, "fp32", "float32", ""),
         (1, "amp-bf16", "bfloat16", ""),
+        (1, "bf16", "bfloat16", ""),
+        (1, "amp-fp16", "float16", ""),
         (2, "fp32", "float32", "2 devices in float32 were asked for; a block ran on 1 in float32"),
         (1, "amp-bf16", "float16", "1 devices in bfloat16 were asked for; a block ran on 1 in float16"),
     ],

@@ -12,12 +12,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from harness.experiment.axes import Setting
-from harness.techniques import deepspeed_state
+from harness.techniques import deepspeed_state, zero
 from harness.techniques.deepspeed_engine import configuration
 from harness.techniques.deepspeed_options import name_the_architecture
 from harness.trial import memory
@@ -52,6 +53,7 @@ class TestRefusedBeforeLaunch:
             ({"zero": 1, "compile": "default"}, "compile=default has no effect with zero=1"),
             ({"zero": 3, "quantization": "nf4", "precision": "ds-bf16", "lora": 8}, "4-bit"),
             ({"zero": 0, "overlap_comm": False}, "no effect at stage 0"),
+            ({"precision": "ds-bf16", "overlap_comm": False}, "no effect at stage 0"),
             ({"overlap_comm": False}, "no effect without zero"),
             ({"autocast_outside": "on"}, "about DeepSpeed's engine"),
             ({"autocast_outside": "on", "zero": 1}, "precision=fp32 does not; set precision to ds-bf16"),
@@ -87,6 +89,7 @@ class TestConfiguration:
             return int(zero["reduce_bucket_size"])
 
         assert bucket(TINY) == TINY // 20
+        assert bucket(2_000) == 1_024, "not one of 100 elements at a time"
         assert bucket(7_000_000_000) == 50_000_000
 
     def test_offload_is_stage_2_with_the_optimizer_on_the_host(self) -> None:
@@ -94,6 +97,13 @@ class TestConfiguration:
         assert zero["stage"] == 2
         assert zero["offload_optimizer"]["device"] == "cpu"
         assert "offload_param" not in zero
+
+    def test_micro_batches_are_counted_as_the_cell_says(self) -> None:
+        for printed in ("ours", "as-printed"):
+            asked = cell(zero=2, deepspeed_config=printed, batch_size=8, accumulation=4)
+            config = configuration(asked, parameters=TINY, hidden_size=64)
+            assert config["train_micro_batch_size_per_gpu"] == 8
+            assert config["gradient_accumulation_steps"] == 4
 
     def test_nothing_is_clipped_by_default(self) -> None:
         assert configuration(cell(zero=1), parameters=TINY, hidden_size=64)["gradient_clipping"] == 0.0
@@ -119,6 +129,7 @@ class TestTwoRanks:
         assert facts["stage"] == zero
         assert facts["bf16_engine"] is True
         assert facts["optimizer_shares"] == pytest.approx([1.0, 1.0] if zero == 0 else [0.5, 0.5], abs=0.01)
+        assert facts["gradient_shares"] == pytest.approx([1.0, 1.0] if zero == 0 else [0.5, 0.5], abs=0.01)
         assert facts["parameter_shares"] == pytest.approx([0.5, 0.5] if zero == 3 else [1.0, 1.0], abs=0.01)
         assert_state(result.measured["figures"]["bytes_per_parameter"], zero, ranks=2)
 
@@ -130,6 +141,14 @@ class TestTwoRanks:
             assert state["optimizer"] == pytest.approx(12 * TINY / 2, rel=0.01)
             assert TINY <= state["gradients"] <= TINY + 2 * LARGEST
             assert state["after_step"] == pytest.approx(2 * TINY + 12 * TINY / 2, rel=0.01)
+
+    def test_shards_of_stage_3_are_weights_gradients_and_optimizer_each_under_its_kind(self, run_ranks: Ranks) -> None:
+        for rank in run_ranks(zero=3, devices=2, precision="ds-bf16").ranks:
+            state = rank["model_state_bytes"]
+            assert state["parameters"] == pytest.approx(2 * TINY / 2, rel=0.01)
+            assert state["gradients"] == pytest.approx(2 * TINY / 2, rel=0.01)
+            assert state["optimizer"] == pytest.approx(12 * TINY / 2, rel=0.01)
+            assert state["buckets"] <= 0.2 * TINY
 
     @pytest.mark.parametrize(("zero", "whole"), [(2, 0), (3, TINY - 5 * 64)])
     def test_weights_that_forward_gathers_are_no_activations(self, run_ranks: Ranks, zero: int, whole: int) -> None:
@@ -168,6 +187,56 @@ class TestTwoRanks:
         result = run_ranks(zero=3, devices=2, lora=8)
         assert result.outcome is Outcome.OK, result.reason
         assert result.measured["parameters"] == run_trial(lora=8).measured["parameters"]
+
+
+#: What an engine at stage 3 on two ranks says and holds.
+SOUND = {
+    "stage": 3, "overlap_comm": True, "bf16_engine": True, "offload": False, "world_size": 2, "padding": 0.01,
+    "largest_parameter": 0.3, "optimizer_devices": ["cuda"], "optimizer_shares": [0.5, 0.5],
+    "gradient_shares": [0.5, 0.5], "parameter_shares": [0.5, 0.5],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "differs", "reason"),
+    [
+        ({"zero": 3}, {}, ""),
+        # padding, and a gradient that lies across two shares
+        ({"zero": 3}, {"optimizer_shares": [0.49, 0.51], "gradient_shares": [0.8, 0.5]}, ""),
+        ({"zero": 3}, {"optimizer_shares": [0.5, 0.6]}, "60% of the optimizer elements at stage 3, not 51%"),
+        ({"zero": 3}, {"gradient_shares": [0.5, 0.9]}, "90% of the gradient elements at stage 3, not 81%"),
+        ({"zero": 3}, {"parameter_shares": [0.5, 0.6]}, "60% of the parameter elements at stage 3, not 51%"),
+        ({"zero": 2}, {"stage": 2, "parameter_shares": [1.0, 1.0]}, ""),
+        ({"zero": 2}, {"stage": 2, "gradient_shares": [1.0, 1.0]}, "of the gradient elements at stage 2"),
+        ({"zero": 1}, {"stage": 1, "parameter_shares": [1.0, 1.0], "gradient_shares": [1.0, 1.0]}, ""),
+        ({"zero": 0}, {"stage": 0, "overlap_comm": False, "optimizer_shares": [1.0, 1.0]}, ""),
+        ({"zero": 1}, {}, "stage 1 was asked for, and the engine runs at stage 3"),
+        ({"zero": 3}, {"overlap_comm": False}, "overlap_comm=True was set, and the engine has False"),
+        ({"zero": 3, "overlap_comm": False}, {}, "overlap_comm=False was set, and the engine has True"),
+        ({"zero": 3}, {"bf16_engine": False}, "precision=ds-bf16 was set, and the engine's bf16 is off"),
+        ({"zero": 3}, {"offload": True}, "zero=3 was set, and the engine's offload is True"),
+        ({"zero": "offload"}, {"stage": 2, "offload": True, "optimizer_devices": ["cpu"]}, ""),
+        (
+            {"zero": "offload"}, {"stage": 2, "optimizer_devices": ["cpu"]},
+            "zero=offload was set, and the engine's offload is False",
+        ),
+        (
+            {"zero": "offload"}, {"stage": 2, "offload": True, "optimizer_devices": ["cpu", "cuda"]},
+            "zero=offload was set, and optimizer state lies on cpu, cuda",
+        ),
+    ],
+)  # fmt: skip
+def test_an_engine_is_what_the_cell_says_and_each_rank_holds_its_share(
+    settings: dict[str, Setting], differs: dict[str, object], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zero, "wrong_world", lambda cell, run: None)
+    monkeypatch.setattr(zero, "_engine_facts", lambda engine: SOUND | differs)
+    monkeypatch.setattr(deepspeed_state, "shares", lambda run: {})
+    run: Any = SimpleNamespace(facts={"engine": object(), "steps_taken_back": 0})
+    evidence = zero.Zero().evidence(cell(devices=2, precision="ds-bf16", **settings), run)
+    assert evidence is not None
+    assert evidence.holds is not bool(reason)
+    assert reason in evidence.reason
 
 
 class TestOneRank:

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from harness.errors import LaunchError
-from harness.trial import launch, processes
+from harness.trial import launch, processes, torchrun
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import Finished, LocalLauncher, port_taken
 from harness.trial.outcome import Outcome
-from harness.trial.spec import TrialSpec
+from harness.trial.spec import TrialResult, TrialSpec
 from harness.trial.supervision import Patience, _Watch
 from harness.trial.torchrun import SeveralNodes
 from tests.trial.notes import living, wait_for_notes
@@ -119,22 +119,98 @@ def test_what_a_trial_brings_goes_before_what_all_have_and_that_before_ours(
     assert (seen["OMP_NUM_THREADS"], seen["COLOUR"]) == ("7", "red")
 
 
+@pytest.fixture
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """`srun(script)` stands a shell script where `srun` is looked for, which runs in the folder that is returned."""
+
+    def stand_in(script: str) -> Path:
+        step = tmp_path / "bin" / "srun"
+        step.parent.mkdir()
+        step.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n", encoding="utf-8")
+        step.chmod(0o700)
+        monkeypatch.setenv("PATH", str(step.parent), prepend=os.pathsep)
+        return tmp_path
+
+    return stand_in
+
+
+def two_a_node(*, nodes: int = 2) -> SeveralNodes:
+    return SeveralNodes(local=a_launcher(), ranks_per_node=2, nodes=nodes)
+
+
 def test_over_several_nodes_each_has_the_gpus_that_its_job_step_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    srun: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of the first node's shell may be others, or too few."""
-    step = tmp_path / "srun"
-    step.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\nexit 3\n", encoding="utf-8")
-    step.chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    folder = srun("env > seen; echo the network is down >&2; exit 3")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    several = SeveralNodes(local=a_launcher(), ranks_per_node=2, nodes=2)
+    monkeypatch.setenv("COLOUR", "blue")
     given = {"CUDA_VISIBLE_DEVICES": "0,1", "COLOUR": "red"}
-    finished = several.run(a_spec(tmp_path, ""), ranks=4, wall_limit_seconds=30, environment=given)
-    assert (finished.outcome, finished.reason) == (Outcome.CRASH, "torchrun ended with status 3.")
-    seen = (tmp_path / "seen").read_text(encoding="utf-8").splitlines()
+    finished = two_a_node().run(a_spec(folder, ""), ranks=4, wall_limit_seconds=30, environment=given)
+    assert finished.outcome is Outcome.CRASH
+    assert finished.reason == "torchrun ended with status 3.\nthe network is down"
+    seen = (folder / "seen").read_text(encoding="utf-8").splitlines()
     assert "COLOUR=red" in seen
     assert not any(line.startswith("CUDA_VISIBLE_DEVICES") for line in seen)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "of_job", "nodes", "a_node"), [(4, 2, 2, 2), (4, 3, 2, 2), (3, 3, 3, 1), (3, 4, 3, 1)]
+)
+def test_a_step_over_nodes_takes_as_many_as_it_fills(
+    ranks: int, of_job: int, nodes: int, a_node: int, srun: Callable[[str], Path]
+) -> None:
+    """Where nodes of the job are left over, the step asks for its own alone. No rank is started anew by itself."""
+    folder = srun('echo "$@" > told')
+    two_a_node(nodes=of_job).run(a_spec(folder, ""), ranks=ranks, wall_limit_seconds=30, environment={})
+    told = (folder / "told").read_text(encoding="utf-8").split()
+    for option in (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"):
+        assert option in told, option
+    assert ("--exact" in told) is (nodes < of_job)
+    for option in (f"--nnodes={nodes}", f"--nproc-per-node={a_node}", "--max-restarts=0"):
+        assert option in told, option
+
+
+def test_a_trial_that_fits_on_one_node_needs_no_step(srun: Callable[[str], Path]) -> None:
+    folder, several = srun("exit 3"), two_a_node()
+    finished = several.run(a_spec(folder, "write a result"), ranks=2, wall_limit_seconds=30, environment={})
+    several.close()
+    assert (finished.outcome, finished.exit_statuses) == (Outcome.OK, (0, 0))
+
+
+def test_what_an_earlier_try_wrote_is_not_the_result_of_a_step_that_failed(srun: Callable[[str], Path]) -> None:
+    folder = srun("exit 3")
+    TrialResult(outcome=Outcome.OOM, reason="no room").write(folder / "result.json")
+    finished = two_a_node().run(a_spec(folder, ""), ranks=4, wall_limit_seconds=30, environment={})
+    assert (finished.outcome, finished.reason) == (Outcome.CRASH, "torchrun ended with status 3.")
+    assert finished.result is None
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.INTERRUPTED])
+def test_a_step_over_nodes_that_is_stopped_or_takes_too_long_is_ended(
+    srun: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, outcome: Outcome, deaf: bool
+) -> None:
+    """`srun` ends its step on every node where it is told to; one that does not listen is killed."""
+    folder = srun(("trap '' TERM; " if deaf else "") + "echo > began; exec sleep 60")
+    monkeypatch.setattr(torchrun, "_SECONDS_TO_END", 0.5)
+    interrupts, stopped = Interrupts(), outcome is Outcome.INTERRUPTED
+
+    def stop() -> None:
+        until = time.monotonic() + 20
+        while not (folder / "began").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        interrupts.request(now=stopped)
+
+    aside = threading.Thread(target=stop)
+    aside.start()
+    finished = two_a_node().run(
+        a_spec(folder, ""), ranks=4, wall_limit_seconds=30 if stopped else 3, environment={}, interrupts=interrupts
+    )
+    aside.join()
+    assert (finished.outcome, finished.result) == (outcome, None)
+    assert finished.exit_statuses == (-signal.SIGKILL if deaf else -signal.SIGTERM,)
+    assert finished.wall_seconds < 20
 
 
 def test_a_zygote_shares_what_it_imported_and_nothing_of_one_trial_reaches_the_next(
