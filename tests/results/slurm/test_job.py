@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +110,24 @@ def test_a_job_is_over_when_slurm_or_its_own_word_says_so_and_lost_after_a_secon
     sent.look(GONE)
     assert sent.ended
     assert (sent.state.number, sent.state.state) == ("7", "GONE")
+
+
+@pytest.mark.parametrize(("done", "blameless"), [(0, False), (1, True), (2, True)])
+def test_rounds_that_a_job_had_no_time_for_count_as_lost_only_where_it_had_time_for_none(
+    tmp_path: Path, done: int, blameless: bool
+) -> None:
+    """Those before them may have come back, and been stored by the run before."""
+    rounds = {label(each): each for each in rounds_of(PLAN, HERE)}
+    job_of(list(rounds.values())).write(tmp_path)
+    left = dict(list(rounds.items())[done:])
+    (tmp_path / "ended.json").write_text(json.dumps({"postponed": list(left), "unlike": {}}), encoding="utf-8")
+    sent = Sent(folder=tmp_path, rounds=left)
+    assert sent.out_of_time() == (left.keys() if blameless else set())
+
+
+def test_a_job_that_did_not_come_to_its_own_end_had_no_lack_of_time(tmp_path: Path) -> None:
+    job_of(list(rounds_of(PLAN, HERE))).write(tmp_path)
+    assert Sent(folder=tmp_path, rounds={}).out_of_time() == set()
 
 
 def test_a_job_that_is_being_ended_is_with_slurm_and_begins_nothing_more() -> None:
