@@ -23,7 +23,8 @@ CLUSTER = Cluster(partition="gpu", gpus_per_node=4, nodes=2)
 def kept(tmp_path: Path) -> Path:
     """The file in which a job has told of a node."""
     path = _path(CLUSTER, tmp_path)
-    path.write_text(json.dumps(NODE.as_json()), encoding="utf-8")
+    shown = replace(NODE, devices=(*GPUS, replace(GPUS[0], index=4)))  # one more than was asked for
+    path.write_text(json.dumps(shown.as_json()), encoding="utf-8")
     return path
 
 
