@@ -41,12 +41,14 @@ class SideBySide:
     """Of the machine; its devices are the ones to use."""
     workplace: Workplace
     make_launcher: MakeLauncher
-    cpu_lanes: int = 1
-    """Where there are no devices."""
     retries: int = 0
     wall_limit_seconds: float | None = None
     watch: Callable[[Iterable[str]], Sequence[Meter]] = meters
     """Meters of devices, by UUID."""
+    watched: Callable[[int], int] = lambda devices: devices
+    """How many of a trial's devices its meters are read of: over several nodes those on the first."""
+    most_lanes: int | None = None
+    """Rounds at a time at most, however many devices are left over."""
 
     def __post_init__(self) -> None:
         kinds = {(device.name, device.power_limit_watts) for device in self.environment.devices}
@@ -75,8 +77,8 @@ class SideBySide:
     def _lanes(self, size: int) -> list[Devices]:
         devices = self.environment.devices
         if not devices:
-            return [()] * self.cpu_lanes
-        return [devices[start : start + size] for start in range(0, len(devices) - size + 1, size)]
+            return [()]
+        return [devices[start : start + size] for start in range(0, len(devices) - size + 1, size)][: self.most_lanes]
 
     def _carry(self, rounds: Sequence[Round], places: Sequence[Devices], desk: Desk) -> None:
         news: SimpleQueue[_News] = SimpleQueue()
@@ -156,7 +158,7 @@ class _Lane:
         carrier = self.carrier
         return Tries(
             launcher=launcher, workplace=carrier.workplace, interrupts=self.interrupts,
-            sampler=Sampler(carrier.watch(device.uuid for device in self.devices)),
+            sampler=Sampler(carrier.watch(device.uuid for device in self.devices)), watched=carrier.watched,
             retries=carrier.retries, wall_limit_seconds=carrier.wall_limit_seconds,
         )  # fmt: skip
 

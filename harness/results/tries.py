@@ -40,6 +40,8 @@ class Tries:
     """Tries again, at once, after a crash or a timeout."""
     wall_limit_seconds: float | None = None
     """For every trial; None: see `results.budget`."""
+    watched: Callable[[int], int] = lambda devices: devices
+    """How many of a trial's devices its meters are read of."""
 
     def record(
         self, trial: PlannedTrial, its_round: Round, *, attempt: int, on_start: Callable[[int], None],
@@ -97,7 +99,7 @@ class Tries:
             if trial.block.kind == "training" and (trial.arm.cell["workers"] or is_step(spec.model)):
                 loader.follow(pids)
 
-        self.sampler.begin(len(devices))
+        self.sampler.begin(self.watched(len(devices)))
         try:
             finished = self.launcher.run(
                 spec, ranks=processes_of(trial.arm.cell.settings),

@@ -12,13 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.environment import Environment
 from harness.errors import EnvironmentProblem, LaunchError
 from harness.results.collect import fill
-from harness.results.events import Event, Notice, RunPlanned
+from harness.results.events import Event, Notice, RunPlanned, TrialFinished
 from harness.results.slurm import cluster as slurm
 from harness.results.slurm.cluster import Cluster
 from harness.results.slurm.probe import environment_of_a_node, known_environment
@@ -30,6 +31,8 @@ from tests.faults.runs import check_complete, losses
 from tests.results.plans import a_block, a_plan
 
 pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[2]
 
 #: These signals are heard by a command, whatever the tests were started to ignore.
 HEARD = ("env", "--default-signal=HUP,INT")
@@ -312,19 +315,47 @@ def test_a_run_that_is_started_again_at_once_waits_for_no_job_that_was_cancelled
     check_complete(tmp_path, slow())
 
 
-def test_two_ranks_on_two_nodes_meet_under_torchrun(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:
-    block = a_block(
-        workload=real().trials[0].arm.cell.workload, sizes=(), rounds=1, steps=3,
-        settings={"sequence_length": 16, "devices": 2, "parallel": "ddp"},
-    )  # fmt: skip
-    plan = a_plan(replace(block, arms=block.arms[:1]))
-    summary = run(tmp_path, plan, here, cluster=replace(two_nodes, per_node=1), entry="")
-    (record,) = check_complete(tmp_path, plan)
-    assert summary.outcomes == Counter({Outcome.OK: 1}), record.reason
+def test_two_ranks_on_two_nodes_meet_under_torchrun_and_no_other_job_is_sent_meanwhile(
+    tmp_path: Path, two_nodes: Cluster, here: Environment
+) -> None:
+    """As many nodes are in use at a time as were asked for: a cluster may have more."""
+    sizes: dict[str, Any] = {"workload": real().trials[0].arm.cell.workload, "sizes": (), "rounds": 1, "steps": 3}
+    wide = a_block("wide", **sizes, settings={"sequence_length": 16, "devices": 2, "parallel": "ddp"})
+    narrow = a_block("narrow", **sizes, settings={"sequence_length": 16})
+    plan = a_plan(*(replace(block, arms=block.arms[:1]) for block in (narrow, wide)))
+    jobs: dict[str, int] = {}
+
+    def count(event: Event) -> None:
+        if isinstance(event, TrialFinished):
+            jobs[event.trial.block.study] = len(list(jobs_of(tmp_path).iterdir()))
+
+    summary = run(tmp_path, plan, here, cluster=replace(two_nodes, per_node=1), entry="", on_event=count)
+    (record,) = (each for each in check_complete(tmp_path, plan) if each.study == "wide")
+    assert summary.outcomes == Counter({Outcome.OK: 2}), record.reason
     assert record.evidence["parallel"]["holds"]
     assert len(record.ranks) == 2
     (nodes,) = {node for node in job_names().values() if "[" in node}
     assert nodes == "n[1-2]"
+    assert jobs == {"wide": 1, "narrow": 1}
+
+
+def test_nothing_in_the_working_folder_is_imported_by_a_job(
+    tmp_path: Path, two_nodes: Cluster, here: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `json.py` of the user's, say: jobs start where the run was started."""
+    for name in ("json", "random", "harness", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this ran')", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    assert run(tmp_path, a_plan(a_block(rounds=1)), here).outcomes == Counter({Outcome.OK: 3})
+
+
+def test_a_checkout_that_is_not_installed_is_found_by_jobs_of_a_run_that_was_started_there(
+    tmp_path: Path, two_nodes: Cluster, here: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(ROOT)
+    assert run(tmp_path, a_plan(a_block(rounds=1)), here).outcomes == Counter({Outcome.OK: 3})
 
 
 def test_a_node_tells_what_it_is_like_once(tmp_path: Path, two_nodes: Cluster, here: Environment) -> None:

@@ -70,12 +70,14 @@ class SteadyMeter:
         return Reading(at=now, utilisation=0.9, power_watts=650.0, energy_joules=650.0 * now, used_bytes=4 << 20)
 
 
-@pytest.mark.parametrize(("metered", "watts"), [(2, 1300.0), (1, None)])
-def test_energy_is_that_of_all_devices_of_a_trial_or_none(store: Store, metered: int, watts: float | None) -> None:
-    """A job over several nodes reads the meters of its first node."""
+@pytest.mark.parametrize(("metered", "watched", "watts"), [(2, 2, 1300.0), (1, 2, None), (2, 1, None)])
+def test_energy_is_that_of_all_devices_of_a_trial_or_none(
+    store: Store, metered: int, watched: int, watts: float | None
+) -> None:
+    """A job over several nodes reads the meters of its first node, and there those of the trial alone."""
     carrier = SideBySide(
         environment=TWO, workplace=Workplace.beside(store.path), make_launcher=child,
-        watch=lambda uuids: [SteadyMeter() for _ in range(metered)],
+        watch=lambda uuids: [SteadyMeter() for _ in range(metered)], watched=lambda devices: min(devices, watched),
     )  # fmt: skip
     block = a_block(rounds=1, options={"seconds": 1.3}, settings={"devices": 2, "parallel": "ddp"})
     fill_by(carrier, store, a_plan(block), TWO, options=Options(), on_event=lambda event: None)
@@ -132,6 +134,18 @@ def test_a_device_that_is_left_over_runs_no_block_of_two(store: Store) -> None:
     run(store, a_plan(wide(2)), environment=three)
     used = [[device["uuid"] for device in record.environment["devices"]] for record in store.records()]
     assert used == [["GPU-0", "GPU-1"]] * 4
+
+
+def test_no_more_rounds_run_at_a_time_than_may(store: Store) -> None:
+    """Over several nodes every round takes the first devices of each, however many are left over."""
+    carrier = SideBySide(
+        environment=TWO, workplace=Workplace.beside(store.path), make_launcher=child, watch=lambda uuids: (),
+        most_lanes=1,
+    )  # fmt: skip
+    fill_by(carrier, store, a_plan(a_block("a"), a_block("b")), TWO, options=Options())
+    records = list(store.records())
+    assert {uuid(record) for record in records} == {"GPU-0"}
+    assert all("side_by_side" not in record.environment for record in records)
 
 
 def test_a_lane_without_a_block_takes_the_last_round_of_the_longest(tmp_path: Path) -> None:

@@ -128,11 +128,14 @@ class OnSlurm:
 
     def _send(self, waiting: deque[Load], desk: Desk) -> None:
         """As many jobs as there are nodes to use; a full queue is offered the rest later."""
-        while waiting and len(self._sent) < max(1, self.cluster.nodes // waiting[0].nodes):
+        while waiting and self._has_room(waiting[0].nodes):
             sent = self._prepare(waiting[0], desk)
             if sent is not None and not self._submit(sent, waiting[0].nodes):
                 return
             waiting.popleft()
+
+    def _has_room(self, nodes: int) -> bool:
+        return not self._sent or sum(sent.nodes for sent in self._sent) + nodes <= self.cluster.nodes
 
     def _submit(self, sent: Sent, nodes: int) -> bool:
         """False: the queue is full, but jobs of ours will leave it."""
@@ -170,7 +173,8 @@ class OnSlurm:
             errands=tuple(errand_of(each, places[each.key], orders) for each, orders in begun),
             expected={label(each): self.seconds(each) for each, _ in begun},
         ).write(self.folder / "jobs" / name)  # fmt: skip
-        return Sent(folder=self.folder / "jobs" / name, rounds={label(each): each for each, _ in begun})
+        rounds = {label(each): each for each, _ in begun}
+        return Sent(folder=self.folder / "jobs" / name, rounds=rounds, nodes=load.nodes)
 
     def _collect(self, desk: Desk) -> list[Load]:
         """Store what has come back; loads to send again, of jobs that have ended without all of their rounds."""
@@ -197,8 +201,7 @@ class OnSlurm:
         if said is not None and said.unlike:
             raise LaunchError(said.why_unlike)
         rounds = list(sent.rounds.values())
-        # out of time is nobody's fault, unless a job has time for nothing at all
-        blameless = said.postponed if said is not None and len(said.postponed) < len(rounds) else frozenset()
+        blameless = sent.out_of_time()
         self._lost.update(set(sent.rounds) - blameless)
         again = [each for each in rounds if self._lost[label(each)] <= self.retries]
         for each in rounds:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.errors import EnvironmentProblem, suggestion
+from harness.trial import processes
 
 #: States in which Slurm still has something to do for a job (squeue(1), "JOB STATE CODES").
 ACTIVE = frozenset({
@@ -222,7 +225,12 @@ def _executor(folder: Path) -> Any:
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
             return ["timeout", str(_SECONDS_TO_SUBMIT), "sbatch", str(submission_file_path)]
 
-    return Executor(folder=folder, max_num_timeout=0)
+    # as `processes.interpreter`: a `json.py` in the working folder is the user's, and nothing to import
+    executor = Executor(folder=folder, max_num_timeout=0, python=shlex.join([sys.executable, "-P"]))
+    path = processes.findable(os.environ).get("PYTHONPATH")
+    if path:
+        executor.update_parameters(setup=[f"export PYTHONPATH={shlex.quote(path)}"])
+    return executor
 
 
 def _refused(text: str) -> str:

@@ -10,6 +10,7 @@ rounds whose files are there are done and the others are not.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -30,12 +31,12 @@ from harness.results.side_by_side import SideBySide
 from harness.results.slurm.job import Errand, Job, label
 from harness.results.workplace import Workplace
 from harness.techniques.registry import this_machine
-from harness.trial import preload
+from harness.trial import preload, processes
 from harness.trial.interrupts import Interrupts
 from harness.trial.launch import ENTRY, Launcher, LocalLauncher
 from harness.trial.nvml import meters
 from harness.trial.outcome import Outcome
-from harness.trial.torchrun import SeveralNodes
+from harness.trial.torchrun import SeveralNodes, nodes_for
 
 #: A job that is being cancelled loses its processes in any order: a crash is believed after so many seconds.
 _SECONDS_TO_BELIEVE_A_CRASH = 1.0
@@ -62,14 +63,13 @@ def environment_of(job: Job) -> Environment:
         return replace(here, devices=())
     if job.nodes == 1:
         return here
-    command = ["srun", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--overlap", *_DESCRIBE]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    describing = [*processes.interpreter("harness.results.slurm.node"), "--describe"]
+    command = ["srun", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--overlap", *describing]
+    ours = processes.findable(os.environ)
+    lines = subprocess.run(command, env=ours, capture_output=True, text=True, check=True).stdout.splitlines()
     others = [environment_from(json.loads(line)) for line in lines if line.startswith("{")]
     theirs = [device for each in others if each.host != here.host for device in each.devices]
     return replace(here, devices=(*here.devices, *theirs))
-
-
-_DESCRIBE = (sys.executable, "-m", "harness.results.slurm.node", "--describe")
 
 
 def describe(path: str) -> None:
@@ -187,10 +187,15 @@ def _carrier(job: Job, place: Workplace, here: Environment) -> SideBySide:
             return local
         return SeveralNodes(local=local, ranks_per_node=job.per_node, nodes=job.nodes)
 
+    def of_this_node(devices: int) -> int:
+        if not devices or job.nodes == 1 or job.per_node is None:
+            return devices
+        return devices // nodes_for(devices, job.per_node)
+
     return SideBySide(
         environment=here, workplace=place, make_launcher=make_launcher, retries=job.retries,
-        wall_limit_seconds=job.wall_limit_seconds,
-        watch=lambda uuids: meters(uuid for uuid in uuids if uuid in local_uuids),
+        wall_limit_seconds=job.wall_limit_seconds, most_lanes=1 if job.nodes > 1 else None,
+        watch=lambda uuids: meters(uuid for uuid in uuids if uuid in local_uuids), watched=of_this_node,
     )  # fmt: skip
 
 

@@ -108,14 +108,13 @@ def _pack(rounds: Sequence[Round], seconds: Seconds, *, nodes: int, lanes: int, 
     """In the order of the plan: a block's rounds stay together, so that its caches are used again."""
     loads: list[list[Round]] = [[]]
     filled = 0.0
-    for _, block in groupby(rounds, key=lambda each: each.key):
-        for each in block:
-            # half of a round more or less: so that as many jobs come out as there are slots
-            if loads[-1] and filled + seconds(each) / 2 > goal:
-                loads.append([])
-                filled = 0.0
-            loads[-1].append(each)
-            filled += seconds(each)
+    for each in rounds:
+        # half of a round more or less: so that as many jobs come out as there are slots
+        if loads[-1] and filled + seconds(each) / 2 > goal:
+            loads.append([])
+            filled = 0.0
+        loads[-1].append(each)
+        filled += seconds(each)
     return [
         Load(rounds=tuple(load), nodes=nodes, seconds=_wall(list(map(seconds, load)), lanes)) for load in loads if load
     ]

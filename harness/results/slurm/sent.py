@@ -46,6 +46,7 @@ class Sent:
     folder: Path
     rounds: dict[str, Round]
     """By label: those that this run waits for."""
+    nodes: int = 1
     others: set[str] = field(default_factory=set)
     """Labels of those that the job runs for another plan; they are stored as well."""
     state: JobState = GONE
@@ -62,7 +63,8 @@ class Sent:
         """
         errands: dict[str, Errand] = {}
         with suppress(OSError, ValueError):
-            errands = Job.read(self.folder).errands_by_label()
+            job = Job.read(self.folder)
+            errands, self.nodes = job.errands_by_label(), job.nodes
         self.rounds = {
             name: missing.pop(name)
             for name, errand in errands.items()
@@ -111,6 +113,14 @@ class Sent:
         except (OSError, ValueError):
             return None
         return Said(postponed=frozenset(content["postponed"]), unlike=content["unlike"])
+
+    def out_of_time(self) -> frozenset[str]:
+        """Labels of rounds that it had no time for beside others; none where it had time for nothing at all."""
+        said = self.said()
+        with suppress(OSError, ValueError):
+            if said is not None and len(said.postponed) < len(Job.read(self.folder).errands):
+                return said.postponed
+        return frozenset()
 
     def last_line(self, log: Path) -> str:
         """Of what it printed; empty where there is nothing."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 
 from harness.environment import Device, Environment
 from harness.results.carrier import Orders
+from harness.results.lines import write_lines
 from harness.results.record import Record
 from harness.results.rounds import Round, rounds_of
 from harness.results.slurm.cluster import GONE, Cluster, JobState, batch_script
@@ -111,12 +115,102 @@ def test_a_job_is_over_when_slurm_or_its_own_word_says_so_and_lost_after_a_secon
     assert (sent.state.number, sent.state.state) == ("7", "GONE")
 
 
+@pytest.mark.parametrize(("done", "blameless"), [(0, False), (1, True), (2, True)])
+def test_rounds_that_a_job_had_no_time_for_count_as_lost_only_where_it_had_time_for_none(
+    tmp_path: Path, done: int, blameless: bool
+) -> None:
+    """Those before them may have come back, and been stored by the run before."""
+    rounds = {label(each): each for each in rounds_of(PLAN, HERE)}
+    job_of(list(rounds.values())).write(tmp_path)
+    left = dict(list(rounds.items())[done:])
+    (tmp_path / "ended.json").write_text(json.dumps({"postponed": list(left), "unlike": {}}), encoding="utf-8")
+    sent = Sent(folder=tmp_path, rounds=left)
+    assert sent.out_of_time() == (left.keys() if blameless else set())
+
+
+def test_a_job_that_did_not_come_to_its_own_end_had_no_lack_of_time(tmp_path: Path) -> None:
+    job_of(list(rounds_of(PLAN, HERE))).write(tmp_path)
+    assert Sent(folder=tmp_path, rounds={}).out_of_time() == set()
+
+
 def test_a_job_that_is_being_ended_is_with_slurm_and_begins_nothing_more() -> None:
     """It may be one that the run before has cancelled: whoever waits for its rounds would find them lost."""
     ending = JobState(number="7", state="COMPLETING")
     assert (ending.active, ending.ending) == (True, True)
     running = JobState(number="7", state="RUNNING")
     assert (running.active, running.ending) == (True, False)
+
+
+def leave(folder: Path, each: Round, *, arms: int | None = None, fingerprint: str = "") -> str:
+    """A round's file as a job leaves it; the name of the round."""
+    (folder / "rounds").mkdir(exist_ok=True)
+    record = replace(
+        many_records(1)[0], block=each.key, round=each.number,
+        fingerprint=fingerprint or each.circumstances.fingerprint,
+    )  # fmt: skip
+    records = [replace(record, arm=trial.arm.name) for trial in each.trials[:arms]]
+    write_lines(records, folder / "rounds" / f"{label(each)}.jsonl")
+    return label(each)
+
+
+def test_what_comes_back_of_a_job_is_taken_for_what_was_asked_where_it_is_all_of_that(tmp_path: Path) -> None:
+    """The fourth round is another plan's, the second lacks a cell, the third is of another machine."""
+    first, second, third = rounds_of(PLAN, HERE)
+    (strange,) = rounds_of(a_plan(a_block("c", rounds=1)), HERE)
+    sent = Sent(folder=tmp_path, rounds={label(each): each for each in (first, second, third)})
+    sent.others = {label(strange)}
+    leave(tmp_path, first)
+    leave(tmp_path, second, arms=2)
+    leave(tmp_path, third, fingerprint="0" * 16)
+    leave(tmp_path, strange)
+    found = {}
+    for each, records in sent.delivered():
+        name = f"{records[0].block}-r{records[0].round}"
+        assert (tmp_path / "rounds" / f"{name}.jsonl").exists(), "until it is stored"
+        found[name] = each
+    assert found == {label(first): first, label(second): None, label(third): None, label(strange): None}
+    assert list((tmp_path / "rounds").iterdir()) == []
+    assert (sent.rounds.keys(), sent.others) == ({label(second), label(third)}, set())
+
+
+def test_a_job_of_a_run_before_is_waited_for_with_all_its_rounds_those_of_this_plan_as_answers(tmp_path: Path) -> None:
+    """The plan has been given a cell in its second block since, and a round that no job holds."""
+    first, second, third = rounds_of(PLAN, HERE)
+    job_of([first, second, third], nodes=2).write(tmp_path)
+    wider = replace(third, trials=(*third.trials, replace(third.trials[0], arm=replace(third.block.arms[0], name="d"))))
+    missing = {label(first): first, label(third): wider, "new": second}
+    sent = Sent(folder=tmp_path, rounds={})
+    sent.take(missing)
+    assert (sent.rounds, sent.others) == ({label(first): first}, {label(second), label(third)})
+    assert missing == {label(third): wider, "new": second}
+    assert sent.nodes == 2
+
+
+def test_a_job_that_runs_rounds_of_another_plan_alone_is_waited_for(tmp_path: Path) -> None:
+    sent = Sent(folder=tmp_path, rounds={}, others={"another-r1"})
+    (tmp_path / "ended.json").write_text('{"postponed": [], "unlike": {}}', encoding="utf-8")
+    running = JobState(number="7", state="RUNNING")
+    sent.look(running)
+    assert not sent.ended
+    sent.others.clear()
+    assert sent.ended, "by its own word, before Slurm has noticed"
+
+
+def test_looks_at_a_job_that_runs_do_not_count(tmp_path: Path) -> None:
+    sent = Sent(folder=tmp_path, rounds={}, others={"another-r1"})
+    for state in (JobState(state="PENDING"), JobState(state="RUNNING"), GONE):
+        sent.look(state)
+        assert not sent.ended
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("first\nlast \n\n  \n", "last"), ("", ""), (None, ""), ("x" * 300, "x" * 200)]
+)
+def test_the_last_words_of_a_job(tmp_path: Path, text: str | None, line: str) -> None:
+    log = tmp_path / "7_0_log.out"
+    if text is not None:
+        log.write_text(text, encoding="utf-8")
+    assert Sent(folder=tmp_path, rounds={}).last_line(log) == line
 
 
 @pytest.fixture
@@ -157,4 +251,5 @@ def test_the_batch_script_asks_for_what_the_options_say(tmp_path: Path) -> None:
         "ntasks-per-node=1", "no-requeue", "job-name=claimbench-1",
     }  # fmt: skip
     assert wanted <= asked
-    assert any("submitit" in line for line in lines)
+    (command,) = (line for line in lines if "submitit.core" in line)
+    assert command.startswith(shlex.quote(sys.executable)), "on the first node alone: no srun"

@@ -38,6 +38,11 @@ def test_every_round_travels_once_and_each_node_gets_an_equal_share() -> None:
     assert [load.seconds for load in loads] == [STARTUP_SECONDS + 300] * 2
 
 
+def test_as_many_jobs_come_out_as_there_are_nodes_where_shares_cut_a_round() -> None:
+    loads = pack(rounds(a_block("a", rounds=3)), lambda each: 100.0, CLUSTER)
+    assert [names(load.rounds) for load in loads] == [["a1", "a2"], ["a3"]]
+
+
 def test_no_job_is_planned_to_the_end_of_its_time() -> None:
     """An hour may take 0.7 of it, 2520 s, less 60 s to start: two rounds of 1000 s, and not a third."""
     cluster = Cluster(nodes=1, minutes=60)
@@ -65,6 +70,23 @@ def test_a_round_needs_the_nodes_of_its_largest_cell() -> None:
     assert nodes_of(each, Cluster(per_node=1)) == 2
     assert nodes_of(each, Cluster(per_node=2)) == 1
     assert nodes_of(each, Cluster()) == 1, "nothing said: a node takes any number of ranks on its CPU"
+
+
+def test_a_small_cell_in_a_round_and_one_that_cannot_run_ask_for_no_nodes() -> None:
+    settings = {"devices": 2, "parallel": "ddp"}
+    wide = a_block(rounds=1, sizes=(), settings=settings)
+    small = replace(wide.arms[0], name="small", role=Role.CELL, cell=wide.arms[0].cell.but(devices=1, parallel="none"))
+    large = replace(small, name="large", cell=wide.arms[0].cell.but(devices=8))
+    plan = a_plan(replace(wide, arms=(*wide.arms, small, large)), refusals={"large": "there are 4 GPUs"})
+    (each,) = rounds_of(plan, HERE)
+    assert nodes_of(each, Cluster(per_node=1)) == 2
+
+
+def test_a_round_wider_than_the_cluster_is_a_job_of_its_own_on_paper() -> None:
+    """Until a node is known every cell is taken to run there."""
+    wide = a_block("wide", rounds=2, sizes=(), settings={"devices": 4, "parallel": "ddp"})
+    (load,) = pack(rounds(wide), lambda each: 10.0, Cluster(nodes=1, per_node=1))
+    assert (load.nodes, load.seconds) == (4, STARTUP_SECONDS + 20)
 
 
 def test_wide_rounds_go_first_and_never_share_a_job_with_narrow_ones() -> None:
@@ -109,8 +131,10 @@ def test_on_paper_trials_that_cannot_run_do_not_count_and_those_that_were_timed_
 def test_a_job_is_as_long_as_the_longest_on_paper() -> None:
     guessed = Estimates(gpu=False, first_guess_seconds=100.0)
     blocks = a_block("a", rounds=1, sizes=()), a_block("b", rounds=1, sizes=(2, 4, 8))
-    paper = on_paper(rounds(*blocks), guessed, Cluster(nodes=2, minutes=120))
-    assert (paper.jobs, paper.longest_job_seconds) == (2, STARTUP_SECONDS + 500)
+    for order in (blocks, blocks[::-1]):
+        paper = on_paper(rounds(*order), guessed, Cluster(nodes=2, minutes=120))
+        assert (paper.jobs, paper.longest_job_seconds) == (2, STARTUP_SECONDS + 500)
+        assert paper.wall_seconds == STARTUP_SECONDS + 500
 
 
 def test_on_paper_times_measured_before_count_and_the_rest_is_guessed() -> None:
