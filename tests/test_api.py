@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
@@ -171,6 +172,45 @@ def test_without_torch_nothing_is_launched_and_what_to_install_is_said(
     shown = CliRunner().invoke(app, ["doctor", "--device", "cpu"])
     assert "torch is not installed" in " ".join(shown.output.split())
     assert not re.search(r"\byes\b", shown.output)
+
+
+@pytest.mark.parametrize(
+    ("absent", "words"),
+    [
+        ((), ""),
+        (("transformers",), "transformers is not installed, without which nothing trains; pip install transformers"),
+        (
+            ("torch", "transformers"),
+            "torch and transformers are not installed, without which nothing trains; pip install torch transformers",
+        ),
+    ],
+)
+def test_what_is_lacking_is_what_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch, absent: tuple[str, ...], words: str
+) -> None:
+    """In a process that has imported none of it yet, as the command line is."""
+    for name in ("torch", "transformers"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(caller, "find_spec", lambda name: None if name in absent else find(name))
+    assert caller.lacking() == words
+
+
+def test_a_process_without_torch_is_looked_for_on_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What uses the GPU need not be torch, and need not be on the first one."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    here, asked = gpus(2), []
+    here = replace(here, devices=tuple(replace(each, uuid=f"GPU-{each.index}") for each in here.devices))
+
+    def on(*pids: int) -> None:
+        monkeypatch.setattr(caller, "meters", lambda uuids: (asked.append([*uuids]), *map(_Meter, pids))[1:])
+
+    on(os.getppid(), os.getppid())
+    caller.keep_off(here)
+    on(os.getppid(), os.getpid())
+    with pytest.raises(EnvironmentProblem, match="has used the GPU"):
+        caller.keep_off(here)
+    assert asked == [["GPU-0", "GPU-1"]] * 2
 
 
 @pytest.mark.parametrize(("count", "used", "seen"), [(1, False, False), (0, True, True)])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from harness.errors import suggestion
 
 #: Calls by which a module may get names that do not stand in its text.
-_HIDDEN = frozenset({"globals", "vars", "exec", "eval", "setattr"})
+_HIDDEN = frozenset({"globals", "locals", "vars", "exec", "eval", "setattr"})
 #: What is no function, whatever a run does.
 _VALUES = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -20,8 +20,8 @@ def function_problem(source: bytes, name: str) -> str | None:
     try:
         module = _parsed(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f" (line {error.lineno}: {error.msg})" if isinstance(error, SyntaxError) else ""
-        return f"cannot be read as Python{line}; mend the file"
+        why = f" ({_place(error)}{error.msg})" if isinstance(error, SyntaxError) else ""
+        return f"cannot be read as Python{why}; mend the file"
     known = set(_bound(module))
     if _is_value(module, name):
         return f"{name!r} in it is a value; name the function that returns model, batches and loss"
@@ -31,12 +31,22 @@ def function_problem(source: bytes, name: str) -> str | None:
     return f"it has no function {name!r}{suggestion(name, functions)}"
 
 
+def _place(error: SyntaxError) -> str:
+    """Of what is wrong with a file as a whole, such as its encoding, there is none."""
+    return f"line {error.lineno}: " if error.lineno else ""
+
+
 def _is_value(module: ast.Module, name: str) -> bool:
     """Whether the one thing that a module calls by this name is a number, a text or the like, written out."""
+    return _bound_once(module, name) and any(
+        target == name and isinstance(value, _VALUES) for target, value in _assigned(module)
+    )
+
+
+def _bound_once(module: ast.Module, name: str) -> bool:
+    """Whether a name stands for one thing, whatever a run does."""
     bound = list(_bound(module))
-    if bound.count(name) != 1 or "*" in bound or _hides_names(module):
-        return False
-    return any(target == name and isinstance(value, _VALUES) for target, value in _assigned(module))
+    return bound.count(name) == 1 and "*" not in bound and not _hides_names(module)
 
 
 def _assigned(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
@@ -61,7 +71,7 @@ def returns_a_tuple(source: bytes, name: str) -> bool:
     """Whether a function returns a tuple that is written out, whatever happens: (model, batches, loss)."""
     module = _parsed(source)
     functions = [each for each in module.body if isinstance(each, ast.FunctionDef) and each.name == name]
-    if len(functions) != 1 or functions[0].decorator_list or list(_bound(module)).count(name) != 1:
+    if len(functions) != 1 or functions[0].decorator_list or not _bound_once(module, name):
         return False
     inside = [each for statement in functions[0].body for each in _own(statement)]
     returned = [each.value for each in inside if isinstance(each, ast.Return)]
@@ -100,5 +110,10 @@ def _bound(module: ast.Module) -> Iterator[str]:
 
 
 def _hides_names(module: ast.Module) -> bool:
-    called = (node.func for node in ast.walk(module) if isinstance(node, ast.Call))
-    return any(isinstance(each, ast.Name) and each.id in _HIDDEN for each in called)
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(func=ast.Name(id=called)) if called in _HIDDEN:
+                return True
+            case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+                return True
+    return False

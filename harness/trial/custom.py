@@ -242,6 +242,7 @@ def told(error: Exception | SystemExit, what: str, file: Path) -> WorkloadError:
     """An exception of the user's code as one sentence, with the line of their file that it came through."""
     traceback.print_exception(error)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
-    place = f" at line {lines[-1]}" if lines else f" at line {error.lineno}" if isinstance(error, SyntaxError) else ""
+    line = lines[-1] if lines else error.lineno if isinstance(error, SyntaxError) else None
+    place = f" at line {line}" if line else ""
     first = next(iter(str(error).strip().splitlines()), "no message")
     return WorkloadError(f"{what}{place}: {type(error).__name__}: {first}")

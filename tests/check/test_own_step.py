@@ -595,6 +595,9 @@ def test_a_file_that_cannot_be_imported(tmp_path: Path) -> None:
     assert "my.py cannot be imported at line 2: ModuleNotFoundError" in trial("build", file=tmp_path / "my.py").reason
     (tmp_path / "my.py").write_text("import torch\ndef build(:\n", encoding="utf-8")
     assert "cannot be imported at line 2: SyntaxError" in trial("build", file=tmp_path / "my.py").reason
+    (tmp_path / "my.py").write_text("# coding: none\n", encoding="utf-8")
+    whole = "my.py cannot be imported: SyntaxError: unknown encoding: none"
+    assert whole in trial("build", file=tmp_path / "my.py").reason, "there is no line 0"
 
 
 # -- the examples ------------------------------------------------------------------------------------------------------

@@ -24,9 +24,12 @@ def build(device, settings):
         "class build:\n    pass\n",
         "build = make_build(3)\n",
         "build: object = lambda device, settings: None\n",
+        "async def build(device, settings): ...\n",
         "from elsewhere import build\n",
         "from elsewhere import make as build\n",
         "import build.steps\n",
+        "import elsewhere as build\n",
+        "match make():\n    case build:\n        pass\n",
         "if True:\n    def build(device, settings): ...\n",
         "try:\n    import nothing\nexcept ImportError:\n    build = None\n",
         "(first, [*build]) = 1, [2]\n",
@@ -34,6 +37,18 @@ def build(device, settings):
         # what only a run shows is left to the run
         "from elsewhere import *\n",
         "globals()['build'] = 3\n",
+        "locals()['build'] = make()\n",
+        "vars().update(build=make())\n",
+        "exec(TEXT)\n",
+        "made = eval('(build := make())')\n",
+        "import sys\nsetattr(sys, 'build', 3)\n",
+        "import sys\nsys.modules[__name__].build = make()\n",
+        "build = None\nglobals()['build'] = make()\n",
+        "build = None\nfrom elsewhere import *\n",
+        "build = None\nif ready:\n    build = make()\n",
+        "build, *others = 1, 2, 3\n",
+        "others.build, build = 1, make()\n",
+        "build, other = make(), 2\n",
         "def __getattr__(name): ...\n",
         # a warning of the compiler is none of ours
         "pattern = '\\d'\n" + TUPLE,
@@ -51,16 +66,35 @@ def test_a_function_that_may_be_there_is_no_problem(source: str, recwarn: pytest
     [
         (TUPLE, "it has no function 'bild'; did you mean 'build'?"),
         ("def inner():\n    bild = 3\n", "it has no function 'bild'; known: inner"),
+        ("async def inner():\n    bild = 3\n", "it has no function 'bild'"),
+        ("class Inner:\n    bild = 3\n", "it has no function 'bild'; known: Inner"),
+        ("inner = lambda: (bild := 3)\n", "it has no function 'bild'"),
+        ("import bild as built\n", "it has no function 'bild'"),
+        ("other.globals()\nprint(bild)\nmodel.modules()\n", "it has no function 'bild'"),
         ("x = bild\n", "it has no function 'bild'"),
         ("", "it has no function 'bild'"),
         ("def bild(:\n", "cannot be read as Python (line 1: "),
         ("bild = 1\x00\n", "cannot be read as Python"),
+        ("# coding: none\n", "cannot be read as Python (unknown encoding: none); mend the file"),
+        ("bild" + ".a" * 100_000, "cannot be read as Python"),
     ],
 )
 def test_a_function_that_is_not_there(source: str, words: str) -> None:
     problem = function_problem(source.encode(), "bild")
     assert problem is not None
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["3", "'text'", "f'{text}'", "[make]", "make,", "{1: make}", "{make}", "[x for x in y]", "{x: x for x in y}",
+     "{x for x in y}"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["build", "build: object", "other, build, third", "other = build"])
+def test_what_is_written_out_as_a_value_is_no_function(name: str, value: str) -> None:
+    source = f"{name} = {value}" if "," not in name else f"{name} = make(), ({value}), 3"
+    problem = function_problem(source.encode(), "build")
+    assert problem == "'build' in it is a value; name the function that returns model, batches and loss"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +107,9 @@ def test_a_function_that_is_not_there(source: str, words: str) -> None:
         ("def build(d, s):\n    return (1, 2, 3) if s else step\n", False),
         ("@wrapped\n" + TUPLE, False),
         (TUPLE + "build = wrapped(build)\n", False),
+        (TUPLE + "globals()['build'] = wrapped(build)\n", False),
+        (TUPLE + "from elsewhere import *\n", False),
+        (TUPLE + "def other():\n    return step\n", True),
         ("from elsewhere import build\n", False),
         ("def build(d, s):\n    raise ValueError\n", False),
         ("if True:\n    def build(d, s):\n        return 1, 2, 3\n", False),
