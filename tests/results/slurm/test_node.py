@@ -112,6 +112,7 @@ def test_a_trial_on_a_node_has_the_limits_and_tries_of_the_run(tmp_path: Path) -
         "baseline": (Outcome.OK, ["crash"]), "control": (Outcome.OK, ["crash"]),
         "batch_size=2": (Outcome.TIMEOUT, ["timeout"]),
     }  # fmt: skip
+    assert all(record.wall_seconds < 10 for record in records), "the limit is the run's and no other"
 
 
 def test_a_job_that_is_ended_delivers_no_half_round_leaves_no_cache_and_does_not_say_that_it_was_done(
