@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+from collections import UserDict, namedtuple
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -58,6 +61,18 @@ def test_a_number_a_sample_is_no_token() -> None:
     assert own_batches.sizes((torch.tensor([7, 8]), torch.ones(2, 3).long()), None) == (6, 2, 6)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
+def test_ids_are_whole_numbers_of_any_width(dtype: torch.dtype) -> None:
+    assert own_batches.sizes((torch.zeros(2, 9), torch.ones(2, 3, dtype=dtype)), None) == (6, 2, 6)
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"), [((torch.zeros(2, 9), torch.zeros(5)), 2), ({"x": torch.tensor(3.0)}, 1)]
+)
+def test_without_ids_the_samples_of_the_first_tensor_count(batch: Any, samples: int) -> None:
+    assert own_batches.sizes(batch, None) == (samples,) * 3
+
+
 def test_what_the_step_counts_itself_holds_no_padding() -> None:
     assert own_batches.sizes(torch.ones(2, 3).long(), lambda batch: 5) == (5, 2, 5)
 
@@ -66,6 +81,16 @@ def test_a_mask_of_another_shape_tells_nothing_of_padding() -> None:
     """One of who attends to whom has more entries than there are tokens."""
     batch = {"input_ids": torch.ones(2, 3).long(), "attention_mask": torch.ones(2, 1, 3, 3)}
     assert own_batches.sizes(batch, None) == (6, 2, 6)
+
+
+def test_a_function_may_give_what_is_gone_through_by_number() -> None:
+    class Three:
+        def __getitem__(self, number: int) -> torch.Tensor:
+            return torch.full((1,), [5.0, 6.0, 7.0][number])
+
+    given: Any = Three
+    batches = own_batches.endless(given, "my.py:build", STEPS)
+    assert [float(next(batches)) for _ in range(4)] == [5.0, 6.0, 7.0, 5.0]
 
 
 def test_the_end_of_each_pass_is_known() -> None:
@@ -145,6 +170,64 @@ def test_a_batch_of_another_kind_moves_and_is_known_by_its_values(build: str) ->
     assert own_batches.batch_hash(first) == own_batches.batch_hash(copy.deepcopy(first))
 
 
+Pair = namedtuple("Pair", ["x", "y"])
+
+
+class Record(UserDict[str, Any]):
+    """A mapping of a class of its own."""
+
+
+class Rows:
+    """Of rows, which it gives out under names of another kind."""
+
+    def __init__(self, **parts: Any) -> None:
+        self.parts = parts
+
+    def to(self, device: torch.device) -> Rows:
+        """As a tensor's."""
+        return Rows(**own_batches.moved(self.parts, device, non_blocking=False))
+
+    def to_dict(self) -> dict[str, Any]:
+        """With all that they are made of."""
+        return {**self.parts, "length": 3}
+
+
+ONE = torch.ones(2, 3)
+
+
+@dataclasses.dataclass
+class Later:
+    """Of which a part may be missing yet."""
+
+    x: torch.Tensor
+    y: torch.Tensor = dataclasses.field(init=False)
+    z: torch.Tensor = ONE
+
+
+@pytest.mark.parametrize(
+    ("batch", "names"),
+    [
+        (Pair(ONE, {"z": ONE}), ["0", "1.z"]), (MappingProxyType({"x": ONE}), ["x"]), (Record(x=ONE, y="text"), ["x"]),
+        (Rows(x=ONE, y={"z": [ONE]}, s="text"), ["x", "y.z.0"]), (Later(ONE), ["x", "z"]),
+        ([ONE, (ONE,)], ["0", "1.0"]), ({"x": ONE, "how": Later, "who": Rows}, ["x"]),
+    ],
+)  # fmt: skip
+def test_every_tensor_of_a_batch_is_found_and_moved_and_the_users_own_stays(batch: Any, names: list[str]) -> None:
+    assert [name for name, _ in own_batches.tensors(batch)] == names
+    there = own_batches.moved(batch, torch.device("meta"), non_blocking=False)
+    assert type(there) is (dict if isinstance(batch, MappingProxyType) else type(batch))
+    found = {name: part.device.type for name, part in own_batches.tensors(there)}
+    assert found == dict.fromkeys(names, "meta")
+    assert {part.device.type for _, part in own_batches.tensors(batch)} == {"cpu"}
+    assert Later.z.device.type == "cpu", "a class is no batch"
+
+
+def test_the_same_values_have_the_same_hash_however_they_are_held() -> None:
+    twice = torch.sparse_coo_tensor(torch.tensor([[1, 1]]), torch.tensor([1.0, 2.0]), (3,), check_invariants=True)
+    assert own_batches.batch_hash(twice) == own_batches.batch_hash(twice.coalesce())
+    assert own_batches.batch_hash(ONE.clone().requires_grad_()) == own_batches.batch_hash(ONE)
+
+
 def test_batches_that_differ_in_anything_have_other_hashes() -> None:
     sparse, zeros = torch.eye(4)[:2].to_sparse(), torch.zeros(2, 4)
     parts = [torch.nested.nested_tensor([torch.zeros(2), last], layout=torch.jagged) for last in zeros]
@@ -152,6 +235,7 @@ def test_batches_that_differ_in_anything_have_other_hashes() -> None:
     given: list[dict[str, torch.Tensor]] = [
         {"x": zeros}, {"y": zeros}, {"x": zeros.T}, {"x": zeros.int()}, {"x": zeros, "y": torch.zeros(0)},
         {"x": zeros + 1}, {"x": sparse}, {"x": 2 * sparse}, {"x": parts[0]}, {"x": parts[-1]},
+        {"x": torch.eye(4)[[1, 0]].to_sparse()},
     ]  # fmt: skip
     assert len({own_batches.batch_hash(each) for each in given}) == len(given)
     assert own_batches.batch_hash({"x": parts[0]}) == own_batches.batch_hash({"x": parts[1]})

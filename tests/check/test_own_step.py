@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 from collections import Counter
@@ -318,6 +319,109 @@ def test_blocks_of_transformers_models_are_all_of_their_layers_wherever_they_sta
     sizes = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 2}
     model = T5Model(T5Config(vocab_size=64, **sizes))
     assert own_blocks.rows(model) == [[*model.encoder.block, *model.decoder.block]]
+
+
+class Tower(torch.nn.ModuleDict):
+    """A transformers model that does not say which of its layers it can checkpoint."""
+
+    def set_attn_implementation(self, name: str) -> None:
+        """By which one is known."""
+
+
+def _listed(*parts: torch.nn.Module) -> torch.nn.ModuleList:
+    return torch.nn.ModuleList(parts)
+
+
+def _in_turn(*parts: torch.nn.Module) -> torch.nn.Sequential:
+    return torch.nn.Sequential(*parts)
+
+
+ONE = steps.Block
+OTHER = functools.partial(torch.nn.MultiheadAttention, 4, 1)
+LAYER = functools.partial(torch.nn.Linear, 4, 4)
+SHARED = ONE()
+
+
+@pytest.mark.parametrize(
+    ("parts", "rows"),
+    [
+        ({"a": _listed(ONE(), OTHER()), "b": _in_turn(ONE(), ONE())}, ["a.0 a.1", "b.0 b.1"]),
+        # one of a kind, two of two kinds, and what has no parts are no row of blocks beside a list
+        ({"a": _listed(ONE()), "b": _in_turn(ONE())}, ["a.0"]),
+        ({"a": _listed(ONE()), "b": _in_turn(ONE(), OTHER())}, ["a.0"]),
+        ({"a": _listed(ONE()), "b": _in_turn(LAYER(), LAYER())}, ["a.0"]),
+        ({"a": _listed(torch.nn.EmbeddingBag(4, 4), torch.nn.Embedding(4, 4), ONE())}, ["a.2"]),
+        ({"a": _listed(torch.nn.ModuleDict({"x": ONE(), "y": ONE()}), ONE())}, ["a.0.x a.0.y a.1"]),
+        # what stands in two lists is of the first
+        ({"a": _listed(SHARED, ONE()), "b": _listed(ONE(), SHARED)}, ["a.0 a.1", "b.0"]),
+        ({"a": Tower({"x": _listed(ONE()), "y": _listed(ONE(), ONE())})}, ["a.y.0 a.y.1"]),
+        # without a list: the longest, and those that are neither in it nor around it
+        ({"a": _in_turn(OTHER(), ONE()), "b": _in_turn(ONE(), OTHER(), ONE())}, ["b.0 b.1 b.2", "a.0 a.1"]),
+        ({"a": _in_turn(*(_in_turn(ONE(), OTHER()) for _ in range(3)))}, ["a.0 a.1 a.2"]),
+        (
+            {"a": _in_turn(*(_in_turn(ONE(), OTHER(), ONE()) for _ in range(2)))},
+            ["a.0.0 a.0.1 a.0.2", "a.1.0 a.1.1 a.1.2"],
+        ),
+        ({"a": _in_turn(LAYER(), ONE(), OTHER())}, []),
+    ],
+)  # fmt: skip
+def test_blocks_are_found_where_they_repeat(parts: dict[str, torch.nn.Module], rows: list[str]) -> None:
+    model = torch.nn.ModuleDict(parts)
+    names = {id(module): name for name, module in model.named_modules()}
+    assert [" ".join(names[id(block)] for block in row) for row in own_blocks.rows(model)] == rows
+
+
+def _own(model: torch.nn.Module) -> own_step.OwnStep:
+    step = custom.TrainingStep(model=model, batches=[], loss=steps.loss)
+    return own_step.OwnStep(
+        source="steps.py:build", build=steps.good, step=step, named=frozenset(), towers=own_blocks.towers(model),
+        file=STEPS,
+    )  # fmt: skip
+
+
+def test_what_transformers_recomputes_is_not_recomputed_once_more() -> None:
+    own = _own(steps.Towers())
+    own.checkpoint("full", input_gradients=False)
+    assert list(map(own_blocks.is_checkpointed_here, own.blocks())) == [False] * 4 + [True] * 3
+
+
+class Shifted(torch.nn.Module):
+    """A layer with two arguments by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor, *, scale: float, shift: float) -> torch.Tensor:
+        """As `x`."""
+        return self.layer(x) * scale + shift
+
+
+@pytest.mark.parametrize(("setting", "input_gradients"), [("full", False), ("reentrant", False), ("reentrant", True)])
+def test_a_block_that_is_recomputed_gets_what_it_is_called_with_and_is_left_as_it_was(
+    setting: str, input_gradients: bool
+) -> None:
+    own, x = _own(torch.nn.ModuleList([Shifted()])), torch.ones(1, 2, requires_grad=True)
+    (block,) = own.blocks()
+    forwards: list[int] = []
+    assert own.watch(block, lambda: forwards.append(1)) is None, "nothing recomputes it yet"
+    plain = block(x, scale=2.0, shift=3.0)
+    own.checkpoint(setting, input_gradients=input_gradients)
+    watch = own.watch(block, lambda: forwards.append(1))
+    assert watch is not None
+    assert torch.equal(block(x, scale=2.0, shift=3.0), plain)
+    block(x, scale=2.0, shift=3.0).sum().backward()
+    assert len(forwards) == 3, "of two calls, and of one backward"
+    watch.remove()
+    assert torch.equal(block(x, scale=2.0, shift=3.0), plain)
+    assert len(forwards) == 3
+
+
+def test_the_share_of_blocks_is_of_all_parameters_each_once() -> None:
+    model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(4)))
+    model[:2].requires_grad_(False)
+    assert own_blocks.share_of(model, [model[3], model[3]]) == 0.25
+    assert own_blocks.share_of(model, [model[0]]) == 0.25
 
 
 def test_reentrant_without_input_gradients_leaves_a_block_untrained() -> None:
