@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import decode_source
 from pathlib import Path
 
 from harness.environment import Environment
@@ -115,10 +116,11 @@ def ask(text: str, workload: str, sweep: str | None = None) -> Question:
     if problem := model_problem(name, file.parent):
         raise WorkloadError(f"--workload: {problem}".replace(" beside the matrix", f" in {file.parent}"))
     try:
-        source = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        content = file.read_bytes()
+        source = decode_source(content)  # as Python reads it: in the encoding that its head may name
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise WorkloadError(f"--workload: {path} cannot be read ({error})") from None
-    if returns_a_tuple(source.encode(), function):
+    if returns_a_tuple(content, function):
         _refuse_out_of_reach(sentence, points, table, name)
     own = Workload(name=name, model=name, data=OWN_DATA, folder=str(file.parent))
     return Question(sentence=sentence, workload=own, points=points, source=source)

@@ -80,11 +80,10 @@ def tokens(own: OwnStep) -> Callable[[Any], SupportsInt] | None:
         return read(found)
 
     def read(found: Any) -> int:
-        if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found) or found <= 0:
+        if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found) or found < 1:
             shown = repr(found) if isinstance(found, Real | str) else _kind(found)
             raise WorkloadError(
-                f"{named('tokens', count, own)} returned {shown}; it must return how many tokens a batch has, a number "
-                "above 0"
+                f"{named('tokens', count, own)} returned {shown}; it must return how many tokens a batch has, 1 or more"
             )
         return int(float(found))
 

@@ -785,6 +785,10 @@ def tokens_that_are_none(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(tokens=lambda batch: torch.tensor(0))
 
 
+def tokens_of_less_than_one(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: 0.5)
+
+
 def tokens_without_end(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(tokens=lambda batch: float("inf"))
 

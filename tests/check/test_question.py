@@ -46,6 +46,18 @@ def test_a_changed_file_is_another_question(step: str) -> None:
     assert ask(SENTENCE, step).plan(cpu(), size).trials[0].block.key != before
 
 
+@pytest.mark.parametrize(("coding", "encoding"), [("latin-1", "latin-1"), ("utf-8", "utf-8"), ("", "utf-8-sig")])
+def test_a_step_is_read_in_the_encoding_that_its_head_names(tmp_path: Path, coding: str, encoding: str) -> None:
+    """As Python and a matrix read it."""
+    head = f"# -*- coding: {coding} -*-\n" if coding else ""
+    text = f"{head}# von Jürgen\ndef build(device, settings):\n    return 1, 2, 3\n"
+    (tmp_path / "my.py").write_text(text, encoding=encoding)
+    question = ask(SENTENCE, f"{tmp_path}/my.py:build")
+    assert question.source == text
+    with pytest.raises(WorkloadError, match="cannot be applied to my"):
+        ask("workers=4 vs 0 >= 1.2x", f"{tmp_path}/my.py:build")
+
+
 def test_whatever_is_asked_is_in_the_hash(step: str) -> None:
     """By it a later check finds what an earlier one has fixed."""
     question = ask(SENTENCE, step)
