@@ -203,8 +203,6 @@ def count_forwards(run: TrainingRun) -> list[Forwards]:
     By hooks on the layers inside: one on the block itself is called once a step in some releases of transformers
     (5.24), and twice in others (5.17).
     """
-    import torch
-
     counts: list[Forwards] = []
     hooks: list[Any] = []
 
@@ -213,8 +211,7 @@ def count_forwards(run: TrainingRun) -> list[Forwards]:
         def seen(*_: Any) -> None:
             block.layer = block.layer or layer
             if layer is block.layer:
-                # torch.utils.checkpoint asks the same way which backward it is called by
-                inside = torch._C._current_graph_task_id() != -1
+                inside = inside_backward()
                 block.again += inside
                 block.first += not inside
 
@@ -236,6 +233,13 @@ def count_forwards(run: TrainingRun) -> list[Forwards]:
         for hook in hooks:
             hook.remove()
     return counts
+
+
+def inside_backward() -> bool:
+    """Whether this thread is going backward, as torch.utils.checkpoint asks which backward it is called by."""
+    import torch
+
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def saved_in_a_step(run: TrainingRun) -> tuple[float, float]:

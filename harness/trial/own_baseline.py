@@ -12,6 +12,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.techniques.base import Evidence
+from harness.techniques.checkpointing import inside_backward
 from harness.techniques.compilation import regions_in
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def recomputed(run: TrainingRun) -> tuple[int, str]:
     plain = run.backward
 
     def seen(module: Any, _inputs: Any) -> None:
-        if _inside_backward():
+        if inside_backward():
             forwards.append(module)
 
     def watched(loss: torch.Tensor) -> None:
@@ -74,13 +75,8 @@ class OperatorsWithGradients(TorchDispatchMode):
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += _inside_backward() and torch.is_grad_enabled()
+        self.count += inside_backward() and torch.is_grad_enabled()
         return func(*args, **(kwargs or {}))
-
-
-def _inside_backward() -> bool:
-    # torch.utils.checkpoint asks the same way which backward it is called by
-    return bool(torch._C._current_graph_task_id() != -1)
 
 
 @contextlib.contextmanager

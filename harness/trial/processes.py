@@ -20,13 +20,13 @@ from harness.errors import LaunchError
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
+#: Python that imports nothing from the working folder, which is the user's: neither its `torch.py` nor its `shadow.py`.
+PYTHON = (sys.executable, "-P")
+
 
 def interpreter(module: str) -> list[str]:
-    """The command of a fresh interpreter that runs one of our modules.
-
-    With `-P`: the working folder is the user's, and its `torch.py` or `shadow.py` is nothing to import.
-    """
-    return [sys.executable, "-P", "-m", module]
+    """The command of a fresh interpreter that runs one of our modules."""
+    return [*PYTHON, "-m", module]
 
 
 def findable(environment: Mapping[str, str]) -> dict[str, str]:

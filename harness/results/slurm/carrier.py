@@ -130,18 +130,18 @@ class OnSlurm:
         """As many jobs as there are nodes to use; a full queue is offered the rest later."""
         while waiting and self._has_room(waiting[0].nodes):
             sent = self._prepare(waiting[0], desk)
-            if sent is not None and not self._submit(sent, waiting[0].nodes):
+            if sent is not None and not self._submit(sent):
                 return
             waiting.popleft()
 
     def _has_room(self, nodes: int) -> bool:
         return not self._sent or sum(sent.nodes for sent in self._sent) + nodes <= self.cluster.nodes
 
-    def _submit(self, sent: Sent, nodes: int) -> bool:
+    def _submit(self, sent: Sent) -> bool:
         """False: the queue is full, but jobs of ours will leave it."""
         pickles = self.folder / "submitit"
         try:
-            number = slurm.submit(self.cluster, pickles, run_job, str(sent.folder), name=sent.name, nodes=nodes)
+            number = slurm.submit(self.cluster, pickles, run_job, str(sent.folder), name=sent.name, nodes=sent.nodes)
         except QueueFull as full:
             sent.remove()
             if self._sent:

@@ -12,7 +12,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -225,8 +224,7 @@ def _executor(folder: Path) -> Any:
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
             return ["timeout", str(_SECONDS_TO_SUBMIT), "sbatch", str(submission_file_path)]
 
-    # as `processes.interpreter`: a `json.py` in the working folder is the user's, and nothing to import
-    executor = Executor(folder=folder, max_num_timeout=0, python=shlex.join([sys.executable, "-P"]))
+    executor = Executor(folder=folder, max_num_timeout=0, python=shlex.join(processes.PYTHON))
     path = processes.findable(os.environ).get("PYTHONPATH")
     if path:
         executor.update_parameters(setup=[f"export PYTHONPATH={shlex.quote(path)}"])
