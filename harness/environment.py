@@ -41,7 +41,9 @@ class Environment:
     """Recorded with every trial, and what `requires` decides on."""
 
     devices: tuple[Device, ...] = ()
-    """Those that CUDA_VISIBLE_DEVICES leaves, in CUDA's order."""
+    """Those that CUDA_VISIBLE_DEVICES leaves, in CUDA's order; of several nodes one node's after the other's."""
+    gpus_per_node: int | None = None
+    """Of several nodes; None: one node has all devices."""
     driver: str | None = None
     cuda_driver: str | None = None
     """Newest CUDA that the driver serves."""
@@ -67,6 +69,11 @@ class Environment:
     def has_gpu(self) -> bool:
         return bool(self.devices)
 
+    @property
+    def devices_of_a_process(self) -> int:
+        """GPUs that one process can use: those of its node."""
+        return len(self.devices[: self.gpus_per_node])
+
     def has(self, package: str) -> bool:
         """Whether a distribution is installed, whatever its spelling."""
         return software.normalised(package) in self.packages
@@ -74,6 +81,8 @@ class Environment:
     def as_json(self) -> dict[str, Any]:
         """Plain values, as they come back from a file."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if self.gpus_per_node is None:
+            del plain["gpus_per_node"]
         return plain
 
 

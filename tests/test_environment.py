@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from harness import software
 from harness.environment import Environment, detect, other_processes
+from tests.training import gpus
 
 Fail = Callable[..., Any]
 UUIDS = ("GPU-aaaa1111-0000", "GPU-aaaa2222-0000", "GPU-bbbb3333-0000")
@@ -288,4 +290,12 @@ def test_json_of_an_environment_is_what_comes_back_from_a_file(cards: pytest.Mon
     content = detect().as_json()
     assert json.loads(json.dumps(content)) == content
     assert content["devices"][1]["compute_capability"] == [9, 0]
-    assert set(content) == set(Environment.__dataclass_fields__)
+    assert set(content) == set(Environment.__dataclass_fields__) - {"gpus_per_node"}
+
+
+def test_nodes_are_told_only_where_there_are_several() -> None:
+    """What is stored of one machine is as it was before there were clusters."""
+    assert "gpus_per_node" not in Environment().as_json()
+    several = replace(gpus(4), gpus_per_node=2)
+    assert several.as_json()["gpus_per_node"] == 2
+    assert (several.devices_of_a_process, gpus(4).devices_of_a_process, Environment().devices_of_a_process) == (2, 4, 0)

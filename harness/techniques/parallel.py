@@ -133,7 +133,12 @@ def _devices_refusal(environment: Environment, cell: Cell) -> str | None:
     devices = cell.number("devices")
     if environment.has_gpu:
         there = len(environment.devices)
-        return f"devices={devices} needs {devices} GPUs, and there are {there} here" if devices > there else None
+        if devices > there:
+            return f"devices={devices} needs {devices} GPUs, and there are {there} here"
+        a_node = environment.devices_of_a_process
+        if cell["parallel"] == "dp" and devices > a_node:
+            return f"parallel=dp is one process on one node, which has {a_node} of the {devices} GPUs here; use ddp"
+        return None
     if cell["parallel"] == "dp":
         return "parallel=dp copies the model between GPUs and needs two of them; use ddp on a CPU"
     if devices > MOST_RANKS_ON_A_CPU:

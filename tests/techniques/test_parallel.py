@@ -46,6 +46,16 @@ class TestRefusedBeforeLaunch:
     def test_more_gpus_than_there_are(self) -> None:
         assert refused(gpus(2), parallel="ddp", devices=4) == "devices=4 needs 4 GPUs, and there are 2 here"
 
+    def test_one_process_on_the_gpus_of_several_nodes(self) -> None:
+        two_nodes = replace(gpus(8), gpus_per_node=4)
+        assert refused(two_nodes, parallel="dp", devices=4) is None
+        assert refused(two_nodes, parallel="dp", devices=5) == (
+            "parallel=dp is one process on one node, which has 4 of the 5 GPUs here; use ddp"
+        )
+        assert refused(two_nodes, parallel="ddp", devices=8) is None
+        assert refused(two_nodes, parallel="dp", devices=9) == "devices=9 needs 9 GPUs, and there are 8 here"
+        assert refused(gpus(8), parallel="dp", devices=8) is None
+
     def test_a_cpu_runs_up_to_eight_ranks(self) -> None:
         assert refused(parallel="ddp", devices=8) is None
         assert refused(parallel="ddp", devices=9) == "devices=9 needs 9 GPUs; a CPU runs up to 8 ranks"

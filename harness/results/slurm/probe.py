@@ -32,8 +32,9 @@ def known_environment(cluster: Cluster, folder: Path) -> Environment | None:
         found = environment_from(json.loads(path.read_bytes()))
     except (OSError, ValueError):
         return None
-    devices = found.devices[: cluster.gpus_per_node] * cluster.nodes
-    return replace(found, devices=devices)
+    node = found.devices[: cluster.gpus_per_node]
+    per_node = len(node) if node and cluster.nodes > 1 else None
+    return replace(found, devices=node * cluster.nodes, gpus_per_node=per_node)
 
 
 def environment_of_a_node(

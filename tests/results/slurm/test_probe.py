@@ -30,10 +30,11 @@ def kept(tmp_path: Path) -> Path:
 
 def test_a_plan_may_spread_over_the_devices_of_all_nodes(kept: Path) -> None:
     found = known_environment(CLUSTER, kept.parent)
-    assert found == replace(NODE, devices=GPUS * 2)
+    assert found == replace(NODE, devices=GPUS * 2, gpus_per_node=len(GPUS))
     assert environment_of_a_node(CLUSTER, kept.parent) == found, "no Slurm is asked"
     more = known_environment(replace(CLUSTER, nodes=3), kept.parent)
-    assert more == replace(NODE, devices=GPUS * 3), "nodes of a kind, however many"
+    assert more == replace(NODE, devices=GPUS * 3, gpus_per_node=len(GPUS)), "nodes of a kind, however many"
+    assert known_environment(replace(CLUSTER, nodes=1), kept.parent) == replace(NODE, devices=GPUS), "one node has all"
 
 
 @pytest.mark.parametrize(
