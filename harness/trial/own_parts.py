@@ -148,7 +148,7 @@ class OtherOptimizer:
     def __init__(self, inner: Any) -> None:
         """Around the user's own."""
         self._inner = inner
-        self._takes_none = "set_to_none" in inspect.signature(inner.zero_grad).parameters
+        self._takes_none = "set_to_none" in _parameters(inner.zero_grad)
 
     def __getattr__(self, name: str) -> Any:
         """What else it has."""
@@ -174,9 +174,17 @@ class OtherOptimizer:
 def _needed(found: object, name: str) -> list[str]:
     """What a method cannot be called without."""
     return [
-        part.name for part in inspect.signature(getattr(found, name)).parameters.values()
+        part.name for part in _parameters(getattr(found, name)).values()
         if part.default is part.empty and part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)
     ]  # fmt: skip
+
+
+def _parameters(method: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
+    """Those that a method declares; none of one that is compiled and does not say."""
+    try:
+        return inspect.signature(method).parameters
+    except ValueError:
+        return {}
 
 
 def backward(own: OwnStep, inner: Callable[[torch.Tensor], None]) -> Callable[[torch.Tensor], None]:

@@ -7,6 +7,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from operator import methodcaller
 from typing import Any, ClassVar
 
 import numpy as np
@@ -499,6 +500,16 @@ class BothToNone(Both):
         super().zero_grad()
 
 
+class BothCompiled(Both):
+    """The same with methods of compiled code, which declare no parameters."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters)
+        both = super()
+        self.step = functools.partial(methodcaller("step"), both)  # type: ignore[method-assign]
+        self.zero_grad = functools.partial(methodcaller("zero_grad"), both)  # type: ignore[method-assign]
+
+
 class ByItself:
     """An optimizer that is none of torch's and holds none: a step against each gradient, of its sign alone."""
 
@@ -527,6 +538,10 @@ class Failing(Both):
 
 def two_in_one_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(optimizer=Both)
+
+
+def two_in_one_compiled(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=BothCompiled)
 
 
 def two_in_one_to_none(device: Any, settings: Mapping[str, Any]) -> Any:

@@ -495,7 +495,7 @@ def test_a_model_in_which_no_product_is_seen_is_told_so() -> None:
     assert result.reason == "precision=amp-bf16 was set, but no matrix product was seen"
 
 
-@pytest.mark.parametrize("build", ["two_in_one_optimizer", "two_in_one_to_none"])
+@pytest.mark.parametrize("build", ["two_in_one_optimizer", "two_in_one_to_none", "two_in_one_compiled"])
 def test_an_optimizer_needs_no_more_than_two_methods(build: str) -> None:
     result = trial(build, gradient_check=True, clip=1.0)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
