@@ -81,6 +81,8 @@ def moved(batch: Any, device: torch.device, *, non_blocking: bool) -> Any:
 
     if isinstance(batch, torch.Tensor):
         found: Any = batch.to(device, non_blocking=non_blocking)
+    elif _stays_on_its_device(batch):
+        found = _moved_by_itself(batch, device, non_blocking=non_blocking)
     elif isinstance(batch, Mapping):
         found = _same_kind(batch, {name: move(part) for name, part in batch.items()})
     elif _moves_itself(batch):
@@ -101,6 +103,11 @@ def _moved_by_itself(batch: Any, device: torch.device, *, non_blocking: bool) ->
     made = copy.copy(batch)
     found = made.to(device, non_blocking=True) if non_blocking else made.to(device)
     return made if found is None else found
+
+
+def _stays_on_its_device(batch: Any) -> bool:
+    """Whether it takes what is put into it to a device of its own, as a TensorDict does that was made on one."""
+    return _moves_itself(batch) and isinstance(getattr(batch, "device", None), torch.device)
 
 
 def _same_kind(batch: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:

@@ -177,6 +177,21 @@ class Record(UserDict[str, Any]):
     """A mapping of a class of its own."""
 
 
+class OnADevice(UserDict[str, Any]):
+    """A mapping on a device, to which it takes all that is put into it: tensordict's TensorDict, where that has one."""
+
+    def __init__(self, device: torch.device, **parts: Any) -> None:
+        self.device = device
+        super().__init__(**parts)
+
+    def __setitem__(self, name: str, part: torch.Tensor) -> None:
+        super().__setitem__(name, part.to(self.device))
+
+    def to(self, device: torch.device) -> OnADevice:
+        """Another one."""
+        return OnADevice(device, **self)
+
+
 class Rows:
     """Of rows, which it gives out under names of another kind."""
 
@@ -208,6 +223,7 @@ class Later:
     ("batch", "names"),
     [
         (Pair(ONE, {"z": ONE}), ["0", "1.z"]), (MappingProxyType({"x": ONE}), ["x"]), (Record(x=ONE, y="text"), ["x"]),
+        (OnADevice(torch.device("cpu"), x=ONE, y=ONE), ["x", "y"]),
         (Rows(x=ONE, y={"z": [ONE]}, s="text"), ["x", "y.z.0"]), (Later(ONE), ["x", "z"]),
         ([ONE, (ONE,)], ["0", "1.0"]), ({"x": ONE, "how": Later, "who": Rows}, ["x"]),
     ],
