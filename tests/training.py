@@ -6,11 +6,13 @@ import inspect
 import json
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from harness.environment import Device, Environment, detect
 from harness.experiment.axes import Setting
@@ -119,6 +121,22 @@ def run_spec(spec: TrialSpec) -> TrialResult:
         _forget_compilation()
     result.write(Path(spec.record_path))
     return TrialResult.read(Path(spec.record_path))
+
+
+def masks_in_graphs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Compile no more than graphs, and note the mask of each SDPA in them: None, or a node that makes one."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    masks: list[object] = []
+
+    def backend(module: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        calls = [node for node in module.graph.nodes if node.target is scaled_dot_product_attention]
+        masks.extend(node.kwargs["attn_mask"] for node in calls)
+        return module.forward
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    return masks
 
 
 def _end_loader_workers() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+import inspect
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +42,8 @@ _BACKENDS = {
     "sdpa-math": "MATH",
 }
 _FUSED = ("flash2", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn")
+#: transformers' name for `_register_own`.
+OWN = "sdpa_own"
 #: What stands in front of all of SDPA's kernels, and what attention by plain operations cannot do without.
 _SDPA, _SOFTMAX = "aten::scaled_dot_product_attention", "aten::_softmax"
 
@@ -74,7 +79,10 @@ class Attention(Technique):
         "sdpa, eager, sdpa-math: operators that attention called, "
         "where compiled or under parallel=dp in a short forward of the uncompiled model"
     )
-    revised = "a mask of one's own step was dropped, and of its transformers models one alone was exchanged"
+    revised = (
+        "a mask of one's own step was dropped, or written out where it was compiled and had none, and of its "
+        "transformers models one alone was exchanged"
+    )
 
     def active(self, cell: Cell) -> bool:
         return True
@@ -83,7 +91,9 @@ class Attention(Technique):
         return self.packages if cell["attention"] == "flash2" else ()
 
     def revision(self, cell: Cell) -> int:
-        return 2 if is_step(cell.workload.model) and cell["attention"] != "sdpa" else 1
+        if not is_step(cell.workload.model) or cell["attention"] == "sdpa":
+            return 1
+        return 3 if cell["attention"] in _BACKENDS and cell["compile"] != "off" else 2
 
     def requires(self, environment: Environment, cell: Cell) -> str | None:
         setting = cell["attention"]
@@ -208,9 +218,50 @@ def _register_own() -> str:
         plain = whole and said.get("attention_mask") is None and any(said.get(skip) for skip in skips)
         return None if plain else sdpa_mask(*args, **said)
 
-    AttentionInterface.register("sdpa_own", sdpa_attention_forward)
-    AttentionMaskInterface.register("sdpa_own", mask)
-    return "sdpa_own"
+    AttentionInterface.register(OWN, sdpa_attention_forward)
+    AttentionMaskInterface.register(OWN, mask)
+    return OWN
+
+
+class _ByStep:
+    """A class of Python's own, whose attribute torch.compile sets within a graph and not between two."""
+
+    def __init__(self) -> None:
+        self.positions = False
+
+
+@contextmanager
+def known_positions(towers: Iterable[Any]) -> Iterator[None]:
+    """Let transformers know that positions which a step does not give are those of one document.
+
+    Traced by torch.compile it cannot read positions, takes them for those of documents laid end to end, also the ones
+    that it counts itself, and writes out the mask between them (seen in 5.17 and 5.24), which no flash kernel takes.
+
+    Args:
+        towers: transformers models, whose attention is `OWN`.
+    """
+    from transformers import masking_utils
+
+    documents_in = masking_utils.find_packed_sequence_indices
+    by_step = _ByStep()
+
+    def look(names: Sequence[str], _: Any, args: Sequence[Any], said: Mapping[str, Any]) -> None:
+        by_step.positions = {**dict(zip(names, args, strict=False)), **said}.get("position_ids") is not None
+
+    def documents(positions: Any, *more: Any) -> Any:
+        return documents_in(positions, *more) if by_step.positions else None
+
+    with ExitStack() as hooks:
+        for module in {
+            each for tower in towers for each in tower.modules() if hasattr(each, "set_attn_implementation")
+        }:
+            names = tuple(inspect.signature(module.forward).parameters)
+            hooks.callback(module.register_forward_pre_hook(partial(look, names), with_kwargs=True).remove)
+        masking_utils.find_packed_sequence_indices = documents
+        try:
+            yield
+        finally:
+            masking_utils.find_packed_sequence_indices = documents_in
 
 
 def _flash2_refusal(environment: Environment, cell: Cell, *, half: bool) -> str | None:

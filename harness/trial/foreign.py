@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.techniques import attention
 from harness.techniques.base import Evidence, Inert, Technique
 from harness.techniques.layers import product_layers
 from harness.techniques.pruning import matrices
@@ -100,6 +101,8 @@ def adopt_attention(run: TrainingRun, own: OwnStep) -> None:
     except (ValueError, ImportError) as error:
         first = str(error).strip().splitlines()[0]
         raise Inert(f"attention={run.cell['attention']} cannot be set on {own.source}: {first}") from error
+    if run.attention == attention.OWN:
+        run.held.enter_context(attention.known_positions(own.towers))
 
 
 def size_evidence(run: TrainingRun, own: OwnStep) -> Evidence:

@@ -18,6 +18,7 @@ from harness.trial.own_step import OwnStep
 from harness.trial.spec import TrialResult
 from tests.check import batch_steps, test_own_step
 from tests.check.batch_steps import ROWS
+from tests.training import masks_in_graphs
 
 STEPS = Path(__file__).with_name("batch_steps.py")
 pytestmark = pytest.mark.train
@@ -35,11 +36,27 @@ def test_a_mask_of_the_step_stays_whatever_kernel_is_asked_for(build: str) -> No
     assert held.measured["losses"] == pytest.approx(plain.measured["losses"], abs=1e-5)
 
 
-def test_without_a_mask_a_compiled_model_is_given_none() -> None:
-    """Flash takes none, and transformers of some versions writes out the causal one when it is compiled."""
+def test_without_a_mask_a_compiled_model_is_given_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flash takes none on a GPU (on a CPU it does), and transformers writes out the causal one when it is compiled."""
+    masks = masks_in_graphs(monkeypatch)
     result = trial("unmasked", attention="sdpa-flash", compile="default")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert "flash" in result.evidence["attention"]["word"]
+    assert set(masks) == {None}
+    masks.clear()
+    assert trial("unmasked", attention="sdpa", compile="default").outcome is Outcome.OK
+    assert masks
+    assert None not in masks, "as transformers does it"
+
+
+@pytest.mark.parametrize("build", ["padded_later", "end_to_end", "in_windows"])
+def test_a_mask_of_the_step_stays_in_a_compiled_model(build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = masks_in_graphs(monkeypatch)
+    plain, held = trial(build, attention="sdpa"), trial(build, attention="sdpa-math", compile="default")
+    assert (held.outcome, held.reason) == (Outcome.OK, "")
+    assert held.measured["losses"] == pytest.approx(plain.measured["losses"], abs=1e-5)
+    assert masks
+    assert None not in masks
 
 
 @pytest.mark.parametrize(
