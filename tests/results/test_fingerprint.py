@@ -162,3 +162,7 @@ def test_settings_that_do_something_else_to_a_users_step_are_revised_for_such_st
     assert revisions_of(techniques(), [own]) == {"sequence_length": 2, **dict.fromkeys([*changed][1:], 2)}
     unnamed = Cell(workload=own.workload, settings=plain)
     assert revisions_of(techniques(), [unnamed]) == {}
+    kernel = Cell(workload=own.workload, settings={**plain, "attention": "sdpa-flash"})
+    assert revisions_of(techniques(), [kernel])["attention"] == 2
+    compiled = Cell(workload=own.workload, settings={**kernel.settings, "compile": "default"})
+    assert revisions_of(techniques(), [compiled])["attention"] == 3
