@@ -65,13 +65,13 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(name=f"tests-transformers-{OLDER_TRANSFORMERS.rpartition('.')[0]}")
 def tests_older_transformers(session: nox.Session) -> None:
-    """What differs between transformers versions, under the oldest one supported: checkpointing and attention."""
+    """What differs between transformers versions, under the oldest one supported: checkpointing, attention, masks."""
     constraints = other_constraints(session, transformers=OLDER_TRANSFORMERS)
     build_on(session, "tests")
     install(session, ".[train,test]", constraints=constraints)
-    choice = ["-m", "train and not gpu and not gpus2 and not slow", "-k", "checkpointing or attention"]
-    where = ["tests/techniques", "tests/trial/kinds/test_parts.py", "tests/check/test_own_step.py"]
-    pytest(session, *where, *choice, *session.posargs)
+    choice = ["-m", "train and not gpu and not gpus2 and not slow", "-k", "checkpointing or attention or mask"]
+    where = ["tests/techniques", "tests/trial/kinds/test_parts.py", "tests/check"]
+    pytest(session, *side_by_side(session), *where, *choice, *session.posargs)
 
 
 @nox.session
@@ -156,10 +156,13 @@ def pytest(session: nox.Session, *arguments: str) -> None:
 
 
 def side_by_side(session: nox.Session) -> list[str]:
-    """Options of pytest-xdist: two workers, a file to each in turn; none where it is not at hand, or one core."""
+    """Options of pytest-xdist: three workers, a file to each in turn; none where it is not at hand, or one core.
+
+    Three on two cores: a third of the time goes by in waiting, for processes that are killed, for Slurm, for limits.
+    """
     at_hand = not borrowed(session) or find_spec("xdist") is not None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"] if at_hand and cores > 1 else []
+    return ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"] if at_hand and cores > 1 else []
 
 
 def borrowed(session: nox.Session) -> bool:
