@@ -110,10 +110,16 @@ def claims(**changes: object) -> Claims:
     )
 
 
-def render(records: Sequence[Record], known: Claims, folder: Path, *, name: str = "sample") -> tuple[Judgement, Path]:
-    """Judge and write; the judgement and the folder."""
+def render(
+    records: Sequence[Record], known: Claims, folder: Path, *, name: str = "sample", figures: int | None = None
+) -> tuple[Judgement, Path]:
+    """Judge and write; the judgement and the folder.
+
+    Args:
+        figures: at most; None: all of them, which takes ten seconds.
+    """
     judgement = judge(records, known)
-    render_report(judgement, known, records, folder, name=name)
+    render_report(judgement, known, records, folder, name=name, figures=figures)
     return judgement, folder
 
 

@@ -79,7 +79,7 @@ def test_the_head_says_how_many_trials_that_ended_ok_are_judged_invalid(tmp_path
     records = [replace(first, mfu=1.2), replace(second, outcome=Outcome.INVALID, reason="a graph compiled"), *rest,
                replace(first, superseded=True)]  # fmt: skip
     count = len(rest) + 1
-    judgement, _ = samples.render(records, samples.claims(), tmp_path)
+    judgement, _ = samples.render(records, samples.claims(), tmp_path, figures=0)
     head = f"{count + 2} trials ({count} ok, of which 1 judged invalid; 1 invalid; 1 superseded)"
     assert describe(records, excluded=judgement.excluded).trials == head
     for name in ("report.md", "report.html"):

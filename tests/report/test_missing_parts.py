@@ -41,7 +41,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
 
 def test_no_claim_at_all(tmp_path: Path) -> None:
     none = Claims.model_construct(schema_=1, documents={}, claims={}, file="")
-    _, folder = samples.render(samples.run()[:15], none, tmp_path)
+    _, folder = samples.render(samples.run()[:15], none, tmp_path, figures=0)
     assert "There is no claims file here, so no claim was judged." in page_of(folder)
     assert "0 confirmed" not in (folder / "report.md").read_text(encoding="utf-8")
 
@@ -49,7 +49,7 @@ def test_no_claim_at_all(tmp_path: Path) -> None:
 def test_trials_that_no_claim_stands_on(tmp_path: Path) -> None:
     """A page of claims that all were not run would hide what was."""
     own = [replace(each, study="mine") for each in samples.run() if each.study == "precision"]
-    _, folder = samples.render(own, samples.claims(), tmp_path)
+    _, folder = samples.render(own, samples.claims(), tmp_path, figures=0)
     text = page_of(folder)
     assert "No claim of the claims file is about a study of these trials." in text
     assert "not run:" not in text
@@ -62,7 +62,7 @@ def test_trials_that_no_claim_stands_on(tmp_path: Path) -> None:
 def test_one_claim_only(tmp_path: Path) -> None:
     every = samples.claims()
     one = every.model_copy(update={"claims": {"amp-speed": every.claims["amp-speed"]}})
-    _, folder = samples.render([each for each in samples.run() if each.study == "precision"], one, tmp_path)
+    _, folder = samples.render([each for each in samples.run() if each.study == "precision"], one, tmp_path, figures=0)
     text = page_of(folder)
     assert "Where the documents contradict each other" not in text
     assert "No study adds techniques one on top of the other" in text
@@ -117,7 +117,7 @@ def test_claims_on_one_figure_that_agree_are_one_line(tmp_path: Path, amp: float
     common = {"form": "at-least", "metric": "speedup", "study": "precision", "cell": {"precision": "amp-bf16"}}
     low = make_claim(**common, id="low", range=None, bound=1.5, statement="Over 1.5 times.", contradicts=["high"])
     high = make_claim(**common, id="high", range=None, bound=2, statement="Over twice.", contradicts=["low"])
-    _, folder = samples.render(samples.run(amp=amp), make_claims(low, high), tmp_path)
+    _, folder = samples.render(samples.run(amp=amp), make_claims(low, high), tmp_path, figures=0)
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     part = markdown[markdown.index("### low against high") : markdown.index("## Claim by claim")]
     if said:
@@ -200,7 +200,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 def test_the_numbers_of_trials_add_up(tmp_path: Path) -> None:
     """Those that another round superseded are trials as well: 489 trials had 427 outcomes."""
     records = [replace(each, superseded=each.round == 1) for each in samples.run()]
-    _, folder = samples.render(records, samples.claims(), tmp_path)
+    _, folder = samples.render(records, samples.claims(), tmp_path, figures=0)
     whole, parts = re.findall(r"([\d,]+) trials \(([^)]*)\)", page_of(folder))[0]
     assert int(whole.replace(",", "")) == sum(int(part.split()[0]) for part in parts.split(", ")) == len(records)
     assert f"{sum(each.superseded for each in records)} superseded" in parts

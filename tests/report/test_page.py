@@ -56,7 +56,7 @@ def test_every_measured_figure_stands_in_page_markdown_and_table(
 
 
 def test_other_data_gives_other_numbers(judgement: Judgement, html: str, tmp_path: Path) -> None:
-    slower, folder = samples.render(samples.run(amp=1.2), samples.claims(), tmp_path)
+    slower, folder = samples.render(samples.run(amp=1.2), samples.claims(), tmp_path, figures=0)
     before, after = judgement.verdicts[0], slower.verdicts[0]
     assert (before.word, after.word) == (Word.CONFIRMED, Word.REFUTED_BELOW)
     page = (folder / "report.html").read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def test_a_section_says_scope_and_other_baseline_and_how_to_measure_it_again(htm
 def test_an_open_verdict_says_the_rounds_that_would_settle_it(tmp_path: Path) -> None:
     known = make_claims(make_claim())
     records = make_records([study(CellShape(settings=CELL, ratio=1.5))], rounds=3, spread=0.02)
-    judgement, folder = samples.render(records, known, tmp_path)
+    judgement, folder = samples.render(records, known, tmp_path, figures=0)
     (verdict,) = judgement.verdicts
     assert verdict.rounds_needed not in (None, verdict.rounds)
     text = see(section((folder / "report.html").read_text(encoding="utf-8"), "it")).text
@@ -153,7 +153,7 @@ def test_what_a_kind_measures_and_what_went_wrong_stand_with_their_study(tmp_pat
     failed = CellShape(settings={"precision": "tf32"}, outcome=Outcome.OOM)
     records = [replace(each, figures={"start_seconds": 0.25, "seen_sha256": "ab"}, warnings=["a word"])
                for each in make_records([study(CellShape(settings=CELL), failed)], rounds=3)]  # fmt: skip
-    _, folder = samples.render(records, make_claims(make_claim()), tmp_path)
+    _, folder = samples.render(records, make_claims(make_claim()), tmp_path, figures=0)
     html, markdown = ((folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
     for page in (see(html[html.index('id="studies"') :]).text, markdown[markdown.index("## Studies") :]):
         assert "start seconds" in page

@@ -18,7 +18,7 @@ from harness.trial.outcome import Outcome
 from harness.trial.profile import Profile
 from harness.trial.spec import TrialResult
 from tests.techniques.test_precision import _gpu
-from tests.training import cell, refused
+from tests.training import cell, masks_in_graphs, refused
 
 Run = Callable[..., TrialResult]
 
@@ -48,6 +48,17 @@ def test_a_kernel_that_falls_back_is_inert(run_trial: Run, monkeypatch: pytest.M
     result = run_trial(attention="sdpa-flash")
     assert result.outcome is Outcome.INERT
     assert "its kernel is not in the profile" in result.reason
+
+
+@pytest.mark.parametrize(("setting", "written"), [("sdpa-flash", False), ("sdpa", True)])
+def test_a_kernel_that_is_asked_for_is_given_no_mask_where_the_model_is_compiled(
+    run_trial: Run, setting: str, written: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No flash kernel takes one on a GPU; transformers writes it out where it is traced, and plain `sdpa` has it."""
+    masks = masks_in_graphs(monkeypatch)
+    result = run_trial(attention=setting, compile="default")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert {mask is not None for mask in masks} == {written}
 
 
 def _eager(run: Any) -> None:

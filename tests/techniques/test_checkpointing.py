@@ -172,7 +172,10 @@ def test_a_layer_that_a_block_uses_twice_is_no_recomputation(
     assert result.outcome is (Outcome.INERT if reason else Outcome.OK)
 
 
-@pytest.mark.parametrize("precision", ["fp32", pytest.param("amp-bf16", marks=pytest.mark.slow), "bf16"])
+@pytest.mark.parametrize(
+    "precision",
+    ["bf16", pytest.param("amp-bf16", marks=pytest.mark.slow), pytest.param("fp32", marks=pytest.mark.slow)],
+)
 def test_compiled_the_logits_hide_no_activations(
     run_trial: Run, tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
