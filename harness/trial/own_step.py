@@ -227,9 +227,9 @@ def _has_gradients(model: nn.Module) -> bool:
 def _no_kernel(own: OwnStep) -> str:
     return (
         "the attention kernel that was asked for does not take what the model hands to scaled_dot_product_attention: a "
-        "written-out attention mask (compiled, transformers writes out one of ones too), or a data type or head size "
-        "that it does not support. Flash takes no mask but the causal one (is_causal=True); drop the mask in "
-        f"{own.source}, or ask for attention=sdpa"
+        "written-out attention mask (compiled, transformers writes one out for a mask of ones or position_ids too), or "
+        "a data type or head size that it does not support. Flash takes no mask but the causal one (is_causal=True); "
+        f"drop the mask in {own.source}, or the position_ids, or ask for attention=sdpa"
     )
 
 
