@@ -14,6 +14,7 @@ import pytest
 
 from harness.checking import check as checking
 from harness.results import collect
+from harness.trial import preload
 from harness.trial.launch import LocalLauncher
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +26,7 @@ HEAVY = ("cluster", "train")
 def session_launcher() -> Iterator[LocalLauncher]:
     """Starts real trials on the CPU. Its zygote takes ten seconds to import what a trial needs, a trial then half a
     second: what is not about the start of a zygote borrows this one."""
-    with LocalLauncher(gpu=False) as launcher:
+    with LocalLauncher(gpu=False, modules=preload.modules_for([{"compile": "default"}])) as launcher:
         with chdir(ROOT):  # entries of the tests' own are imported from there, wherever a test has gone meanwhile
             launcher._ready_helper(None)
         yield launcher

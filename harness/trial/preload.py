@@ -21,7 +21,6 @@ MODULES = (
     "torch.distributed",
     "torch.distributed.fsdp",
     "torch._dynamo",
-    "torch._inductor.compile_fx",
     "torch.profiler",
     "transformers",
     "transformers.models.auto.modeling_auto",
@@ -54,7 +53,10 @@ def modules_for(cells: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
     cells = list(cells)
     zero = any(cell.get("zero", "off") != "off" or cell.get("precision") == "ds-bf16" for cell in cells)
     flash = any(cell.get("attention") == "flash2" for cell in cells)
-    return (*MODULES, *(["deepspeed"] if zero else []), *(["flash_attn"] if flash else []))
+    # DeepSpeed's engine and peft import it too, in every trial
+    compiler = zero or any(cell.get("compile", "off") != "off" or cell.get("lora", "off") != "off" for cell in cells)
+    wanted = {"torch._inductor.compile_fx": compiler, "deepspeed": zero, "flash_attn": flash}
+    return (*MODULES, *(name for name, used in wanted.items() if used))
 
 
 @dataclass(kw_only=True)

@@ -31,8 +31,8 @@ class Ranks:
     def __init__(self, folder: Path, launcher: LocalLauncher) -> None:
         self._folder = folder
         self._launcher = launcher
-        self._with_deepspeed = LocalLauncher(gpu=False, modules=(*preload.MODULES, "deepspeed"), log=folder / "log")
-        self._on_gpus = LocalLauncher(gpu=True, modules=(*preload.MODULES, "deepspeed"), log=folder / "gpu-log")
+        self._with_deepspeed = LocalLauncher(gpu=False, modules=preload.modules_for([{"zero": 1}]), log=folder / "log")
+        self._on_gpus = LocalLauncher(gpu=True, modules=preload.modules_for([{"zero": 1}]), log=folder / "gpu-log")
         self._results: dict[str, Finished] = {}
 
     def __call__(self, *, sabotage: str = "", **details: Any) -> TrialResult:

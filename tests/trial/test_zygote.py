@@ -62,8 +62,13 @@ def test_it_ends_with_the_run(tmp_path: Path) -> None:
 
 
 def test_packages_that_initialise_cuda_at_import_are_left_to_the_children() -> None:
-    every_module = preload.modules_for([{"zero": 2, "attention": "flash2", "lora": 8, "quantization": "nf4"}])
+    every_module = preload.modules_for(
+        [{"zero": 2, "attention": "flash2", "lora": 8, "quantization": "nf4", "compile": "default"}]
+    )
     assert not {"peft", "bitsandbytes"} & {name.partition(".")[0] for name in every_module}
+
+
+INDUCTOR = "torch._inductor.compile_fx"
 
 
 @pytest.mark.parametrize(
@@ -71,9 +76,12 @@ def test_packages_that_initialise_cuda_at_import_are_left_to_the_children() -> N
     [
         ({}, ()),
         ({"zero": "off", "precision": "bf16"}, ()),
-        ({"zero": 1}, ("deepspeed",)),
-        ({"precision": "ds-bf16"}, ("deepspeed",)),
+        ({"zero": 1}, (INDUCTOR, "deepspeed")),
+        ({"precision": "ds-bf16"}, (INDUCTOR, "deepspeed")),
         ({"attention": "flash2"}, ("flash_attn",)),
+        ({"compile": "off", "lora": "off"}, ()),
+        ({"compile": "reduce-overhead"}, (INDUCTOR,)),
+        ({"lora": 8}, (INDUCTOR,)),
     ],
 )
 def test_slow_packages_are_imported_only_for_a_plan_that_uses_them(
