@@ -53,10 +53,23 @@ def probes() -> list[str]:
     return [number for name, number in (line.split("|") for line in lines) if name.startswith("claimbench-probe-")]
 
 
+def trials_begun(folder: Path) -> dict[str, int]:
+    """Job number → trials that stand in its log, of jobs of a run that have begun one."""
+    logs = (folder / ".claimbench" / "stores" / "results.sqlite" / "slurm" / "submitit").glob("*_log.out")
+    begun = {log.name.partition("_")[0]: log.read_text().count(" round ") for log in logs}
+    return {number: count for number, count in begun.items() if count}
+
+
 def rounds_begun(folder: Path) -> int:
     """Jobs of a run in whose logs a trial stands."""
-    logs = (folder / ".claimbench" / "stores" / "results.sqlite" / "slurm" / "submitit").glob("*_log.out")
-    return sum(" round " in log.read_text() for log in logs)
+    return len(trials_begun(folder))
+
+
+def node_with_most_to_do(folder: Path) -> str:
+    """The node of the job that has begun fewest trials: on a busy machine the other may be nearly done."""
+    begun = trials_begun(folder)
+    command = ["squeue", f"--jobs={min(begun, key=lambda number: begun[number])}", "--noheader", "--format=%N"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
@@ -186,7 +199,7 @@ def test_a_node_that_dies_loses_no_round(
     parent = Parent(tmp_path, "slower", retries=1)
     wait_for(lambda: rounds_begun(tmp_path) == 2)
     assert sorted(job_names(running=True).values()) == ["n1", "n2"]
-    kill_node("n1")
+    kill_node(node_with_most_to_do(tmp_path))
     text = parent.finish()
     assert "ended as NODE_FAIL" in text
     assert parent.process.returncode == 0, text
