@@ -240,6 +240,7 @@ def known_positions(towers: Iterable[Any]) -> Iterator[None]:
     Args:
         towers: transformers models, whose attention is `OWN`.
     """
+    import torch
     from transformers import masking_utils
 
     documents_in = masking_utils.find_packed_sequence_indices
@@ -249,7 +250,8 @@ def known_positions(towers: Iterable[Any]) -> Iterator[None]:
         by_step.positions = {**dict(zip(names, args, strict=False)), **said}.get("position_ids") is not None
 
     def documents(positions: Any, *more: Any) -> Any:
-        return documents_in(positions, *more) if by_step.positions else None
+        unread = torch.compiler.is_compiling() and not by_step.positions
+        return None if unread else documents_in(positions, *more)
 
     with ExitStack() as hooks:
         for module in {
