@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -133,23 +133,49 @@ def _cuda_problems(imported: list[str]) -> list[str]:
         return ["importing left torch.cuda initialised"]
     if not torch.cuda.device_count():  # through NVML: see ENVIRONMENT
         return []
-    return [] if _child_can_compute() else ["a forked child cannot use the GPU"]
+    why = failure_of_a_child(_compute)
+    return [f"a forked child cannot use the GPU: {why}"] if why else []
 
 
-def _child_can_compute(limit_seconds: float = 60.0) -> bool:
-    """Fork a child that adds up a few numbers on the GPU, and see how it ends."""
+def _compute() -> None:
+    """A few numbers added up on the GPU."""
+    import torch
+
+    if (total := float(torch.ones(4, device="cuda").sum())) != 4.0:
+        raise ArithmeticError(f"1 + 1 + 1 + 1 came out as {total} there")
+
+
+def failure_of_a_child(deed: Callable[[], None], limit_seconds: float = 60.0) -> str:
+    """Fork a child that does `deed`; why it could not, or "". One that was killed says nothing of that: once more."""
+    why, status = _tried_in_a_child(deed, limit_seconds)
+    if status == -signal.SIGKILL and not why:
+        why, status = _tried_in_a_child(deed, limit_seconds)
+    if why or not status:
+        return why
+    return f"it was ended by {signal.Signals(-status).name}" if status < 0 else f"it exited with {status}"
+
+
+def _tried_in_a_child(deed: Callable[[], None], limit_seconds: float) -> tuple[str, int]:
+    """What the deed raised, or that it did not end, and the child's exit code, negative: the signal that ended it."""
+    words, ours = os.pipe()
     pid = os.fork()
     if pid == 0:
+        status = 1
         try:
-            import torch
-
-            os._exit(0 if float(torch.ones(4, device="cuda").sum()) == 4.0 else 1)
+            deed()
+            status = 0
+        except BaseException as error:  # noqa: BLE001 - handed to the parent, and the child ends
+            os.write(ours, f"{type(error).__name__}: {error}".splitlines()[0].encode()[:4096])
         finally:
-            os._exit(1)
+            os._exit(status)
+    os.close(ours)
     watched = os.pidfd_open(pid)
-    try:
-        if not select.select([watched], [], [], limit_seconds)[0]:
-            os.kill(pid, signal.SIGKILL)
-    finally:
-        os.close(watched)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with open(words, errors="replace") as told:
+        try:
+            ended = select.select([watched], [], [], limit_seconds)[0]
+            if not ended:
+                os.kill(pid, signal.SIGKILL)
+        finally:
+            os.close(watched)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return (told.read() if ended else f"it did not end within {limit_seconds:g} s"), status

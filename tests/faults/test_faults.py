@@ -188,8 +188,13 @@ def test_a_kill_of_a_trial_on_the_device_gives_its_memory_back(folder: Path) -> 
     (meter, *_) = meters(device.uuid for device in machine.devices)
     used_before = meter.read().used_bytes or 0
 
+    def on_the_device() -> psutil.Process | None:
+        if launcher._helper is None:  # not ready: what uses the device is the child that tries whether it can
+            return None
+        return forked(3) if (meter.read().used_bytes or 0) > used_before + (100 << 20) else None
+
     def kill_it() -> None:
-        wait_for(lambda: forked(3) if (meter.read().used_bytes or 0) > used_before + (100 << 20) else None).kill()
+        wait_for(on_the_device).kill()
 
     with LocalLauncher(gpu=True) as launcher:
         record = one_trial(folder, launcher, machine, meanwhile=kill_it, steps=20_000)

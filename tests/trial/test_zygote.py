@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -115,3 +118,22 @@ def test_the_real_preload_can_be_forked_and_its_children_compute(
     )
     assert finished.result is not None
     assert finished.result.measured == {"value": 512.0**3, "imported_after_fork": []}
+
+
+def test_a_forked_child_says_why_it_could_not_compute(tmp_path: Path) -> None:
+    def refused() -> None:
+        raise RuntimeError("CUDA error: out of memory\nCompile with ...")
+
+    def killed_at_first() -> None:
+        if not (tmp_path / "once").exists():
+            (tmp_path / "once").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert preload.failure_of_a_child(lambda: None) == ""
+    assert preload.failure_of_a_child(refused) == "RuntimeError: CUDA error: out of memory"
+    assert preload.failure_of_a_child(killed_at_first) == ""
+    assert (tmp_path / "once").exists()
+    assert preload.failure_of_a_child(lambda: os.kill(os.getpid(), signal.SIGKILL)) == "it was ended by SIGKILL"
+    assert preload.failure_of_a_child(lambda: os.kill(os.getpid(), signal.SIGUSR1)) == "it was ended by SIGUSR1"
+    assert preload.failure_of_a_child(lambda: os._exit(3)) == "it exited with 3"
+    assert preload.failure_of_a_child(lambda: time.sleep(60), limit_seconds=0.2) == "it did not end within 0.2 s"
