@@ -29,7 +29,9 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
         return Finding(word=Word.NOT_TESTABLE, reason=f"the records of the stack lack {metric.name}")
     interval = _over_product(stack, parts)
     product = math.exp(math.fsum(part.total for part in parts))
-    said = f"its parts multiply to {number(metric, product)}: stack ÷ product is {measured(metric, interval)}"
+    shared = interval.rounds < max(gain.found.interval.rounds for gain in (stack, *parts))
+    over = "stack ÷ product" + (f", over the {interval.rounds} rounds that ran all of them," if shared else "")
+    said = f"its parts multiply to {number(metric, product)}: {over} is {measured(metric, interval)}"
     if different := [part.title for part in parts if part.different]:
         said += f"; parity fails for {', '.join(different)}, so that the product is none of like parts"
     decision = Decision(word=Word.REPORTED, reason="") if claim.range is None else decide(claim, metric, stack.found)

@@ -31,8 +31,18 @@ if TYPE_CHECKING:
 @contextmanager
 def progress(console: Console) -> Iterator[OnEvent]:
     """What to hand to a run as its observer, while entered."""
+    postponed: set[str] = set()
+
+    def tell(event: Event) -> None:
+        """Of a study whose rounds no longer fit the first is told; the run's last line counts them."""
+        if isinstance(event, RoundPostponed):
+            if event.study in postponed:
+                return
+            postponed.add(event.study)
+        _print(console, line(event))
+
     if not console.is_terminal:
-        yield lambda event: _print(console, line(event))
+        yield tell
         return
     from rich import progress as bars
 
@@ -52,7 +62,7 @@ def progress(console: Console) -> Iterator[OnEvent]:
             elif isinstance(event, TrialFinished):
                 bar.update(task, completed=event.done, left=left(event.seconds_left))
             if isinstance(event, RoundPostponed | StopRequested | Notice) or _went_wrong(event):
-                _print(console, line(event))
+                tell(event)
 
         yield observe
 

@@ -185,7 +185,10 @@ class _Blocks:
         self._taken: set[str] = set()
 
     def next_for(self, lane: _Lane) -> Round | None:
-        """The lane's own block goes on; then one that nobody has; then the last round of the longest that is left."""
+        """The lane's own block goes on; then one that nobody has; then the next round of the longest that is left.
+
+        Always a block's next round: those of a run that is cut short are its first ones.
+        """
         left = [key for key, rounds in self._left.items() if rounds]
         if not left:
             return None
@@ -196,7 +199,7 @@ class _Blocks:
             lane.block = fresh[0]
             self._taken.add(lane.block)
             return self._left[lane.block].pop(0)
-        return self._left[max(left, key=lambda key: len(self._left[key]))].pop()
+        return self._left[max(left, key=lambda key: len(self._left[key]))].pop(0)
 
 
 def _hand_out(blocks: _Blocks, lanes: Sequence[_Lane], news: SimpleQueue[_News], desk: Desk) -> None:

@@ -350,6 +350,18 @@ def test_gains_with_one_round_in_common_stand_by_themselves() -> None:
     assert over["rounds"] == 3
 
 
+def test_a_stack_with_more_rounds_than_its_parts_says_which_it_is_set_against_them_in() -> None:
+    """2.0x in three rounds with the parts, 1.7x in two without: 1.87x, and its five and their three do not divide."""
+    records = stacked(1.8)
+    (both,) = {each.arm for each in records if len(each.arm.split()) == 2}
+    ratios = {both: [2.0, 2.0, 2.0, 1.7, 1.7], "compile=default": [1.5] * 3 + [None] * 2,
+              "attention=flash2": [1.2] * 3 + [None] * 2}  # fmt: skip
+    found = product(paced(records, ratios), range=None)  # type: ignore[arg-type]
+    assert found.measured.startswith("1.87x [")
+    assert found.measured.endswith("product of its parts 1.80x")
+    assert "multiply to 1.80x: stack ÷ product, over the 3 rounds that ran all of them, is 1.11x" in found.reason
+
+
 def test_a_part_against_a_baseline_of_its_own_is_paired_by_round_too() -> None:
     both = {"compile": "default", "attention": "flash2"}
     parts = [COMPILE, {"name": "flash", "cell": both, "baseline": COMPILE}]

@@ -81,3 +81,14 @@ def test_a_bar_says_which_try_it_is_from_the_second_on() -> None:
 )
 def test_what_went_wrong_stays_above_the_bar(outcome: Outcome, told: bool) -> None:
     assert ("[7/12] study" in shown(ended(outcome))) is told
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_of_the_rounds_that_no_longer_fit_each_studys_first_is_told(terminal: bool) -> None:
+    out = io.StringIO()
+    late = RoundPostponed(study="scaling", round=2, needed_seconds=700, left_seconds=25)
+    with progress(Console(file=out, force_terminal=terminal, width=200, color_system=None)) as observe:
+        for event in (late, replace(late, round=3), replace(late, study="zero"), replace(late, round=4)):
+            observe(event)
+    told = [text for text in out.getvalue().splitlines() if "another run will do it" in text]
+    assert [text.split(" needs ")[0].split("\x1b[2K")[-1] for text in told] == ["scaling round 2", "zero round 2"]

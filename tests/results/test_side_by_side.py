@@ -148,14 +148,14 @@ def test_no_more_rounds_run_at_a_time_than_may(store: Store) -> None:
     assert all("side_by_side" not in record.environment for record in records)
 
 
-def test_a_lane_without_a_block_takes_the_last_round_of_the_longest(tmp_path: Path) -> None:
+def test_a_lane_without_a_block_takes_the_next_round_of_the_longest(tmp_path: Path) -> None:
     carrier = SideBySide(environment=TWO, workplace=Workplace(folder=tmp_path), make_launcher=child)
     one, two, third = (_Lane(carrier=carrier, devices=(), lanes=3, news=SimpleQueue()) for _ in range(3))
     plan = a_plan(a_block("short", rounds=3, sizes=()), a_block("long", rounds=5, sizes=()))
     blocks = _Blocks(rounds_of(plan, TWO))
     given = [blocks.next_for(lane) for lane in (one, two, third, third, one, third, one, two, two)]
     assert [(each.block.study, each.trials[0].round) if each else None for each in given] == [
-        ("short", 1), ("long", 1), ("long", 5), ("long", 4), ("short", 2), ("long", 3), ("short", 3), ("long", 2), None,
+        ("short", 1), ("long", 1), ("long", 2), ("long", 3), ("short", 2), ("long", 4), ("short", 3), ("long", 5), None,
     ]  # fmt: skip
 
 
