@@ -47,6 +47,8 @@ def sentence(records: Iterable[Record]) -> str:
     said = f"side by side a trial runs at {found.value:.3f}x{ends} of its speed alone{spread}"
     if found.high is not None and found.high < _NOTABLE:
         said += ". Warning: sharing the host costs speed; run claims that are judged at an edge without --gpus"
+    elif found.low is None or found.low < _NOTABLE:
+        said += f"; its {found.rounds} rounds are too coarse to say whether sharing the host costs speed"
     return said
 
 

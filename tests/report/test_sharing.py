@@ -67,6 +67,9 @@ def test_a_cost_that_may_be_none_is_no_warning() -> None:
     assert found.low is not None
     assert found.low < 0.98
     assert "Warning" not in sentence(records(near))
+    assert sentence(records(near)).endswith("; its 3 rounds are too coarse to say whether sharing the host costs speed")
+    none = {number: ("GPU-0", 1000.0, 1000.0, speed) for number, speed in enumerate((999.0, 1000.0, 1001.0), start=1)}
+    assert sentence(records(none)).endswith("] of its speed alone")
 
 
 def test_without_the_control_nothing_is_said() -> None:
