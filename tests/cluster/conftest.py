@@ -60,7 +60,7 @@ def kill_node(folder: Path) -> Callable[[str], None]:
 
     def kill(node: str) -> None:
         daemon = int((folder / f"slurmd-{node}.pid").read_text())
-        for pid in (daemon, *_step_daemons(node)):
+        for pid in (daemon, *_step_daemons(folder, node)):
             _kill_tree(pid)
 
     return kill
@@ -108,17 +108,21 @@ def _alive(pid_file: Path) -> bool:
     return pid_file.exists() and Path(f"/proc/{pid_file.read_text().strip()}").exists()
 
 
-def _step_daemons(node: str) -> list[int]:
-    """slurmstepd names its node in the environment of what it starts: jobs whose shell runs on this node."""
+def _step_daemons(folder: Path, node: str) -> list[int]:
+    """slurmstepd names its node in the environment of what it starts: jobs whose shell runs on this node.
+
+    Of this cluster: each worker of pytest-xdist may have one, with nodes of the same names.
+    """
+    ours = (f"SLURMD_NODENAME={node}", f"SLURM_CONF={folder / 'slurm.conf'}")
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            environment = (process / "environ").read_bytes()
+            environment = (process / "environ").read_bytes().decode(errors="replace").split("\0")
             parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
             name = (Path("/proc") / str(parent) / "comm").read_text().strip()
         except (OSError, ValueError, IndexError):
             continue
-        if f"SLURMD_NODENAME={node}\0".encode() in environment and name == "slurmstepd":
+        if name == "slurmstepd" and all(each in environment for each in ours):
             found.append(parent)
     return found
 
@@ -128,7 +132,7 @@ def _kill_tree(pid: int) -> None:
 
     try:
         top = psutil.Process(pid)
-        those = [*top.children(recursive=True), top]
+        those = [top, *top.children(recursive=True)]  # the daemon first: it is to report no child's end
     except psutil.NoSuchProcess:
         return
     for each in those:
