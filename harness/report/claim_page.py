@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -75,8 +75,8 @@ class ClaimPage:
     """Where the time of a step went, baseline first."""
     details: tuple[Detail, ...]
     sweeps: tuple[tuple[Sweep, Picture | None], ...]
-    losses: Picture | None
-    losses_at: str
+    losses: Picture | None = None
+    losses_at: str = ""
     """The anchor of the section where the same loss curves stand already; empty where they stand here."""
 
 
@@ -85,11 +85,22 @@ def claim_pages(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple
     blocks: dict[str, list[BlockResult]] = {}
     for block in (each for each in judgement.blocks if not each.another):
         blocks.setdefault(block.study, []).append(block)
+    pages = [_page(verdict, claims, blocks.get(claims.claims[verdict.claim].study, []), gallery)
+             for verdict in judgement.verdicts]  # fmt: skip
+    return tuple(_with_losses(pages, blocks, gallery))
+
+
+def _with_losses(
+    pages: Sequence[ClaimPage], blocks: Mapping[str, Sequence[BlockResult]], gallery: Gallery
+) -> Iterator[ClaimPage]:
+    """The loss curves of each page, once; after all other figures, of which a report has so many at most."""
     shown: dict[str, str] = {}
-    return tuple(
-        _page(verdict, claims, blocks.get(claims.claims[verdict.claim].study, []), gallery, shown)
-        for verdict in judgement.verdicts
-    )
+    for page in pages:
+        primary = primary_block(page.claim, page.verdict, blocks.get(page.claim.study, []))
+        losses = losses_picture(primary, gallery) if primary else None
+        first = shown.setdefault(losses.file, page.anchor) if losses else page.anchor
+        here = first == page.anchor
+        yield replace(page, losses=losses if here else None, losses_at="" if here else first)
 
 
 def anchor_of(claim: str) -> str:
@@ -105,32 +116,27 @@ def metric_of(claim: Claim) -> Metric | None:
         return None
 
 
-def _page(
-    verdict: Verdict, claims: Claims, blocks: Sequence[BlockResult], gallery: Gallery, shown: dict[str, str]
-) -> ClaimPage:
+def _page(verdict: Verdict, claims: Claims, blocks: Sequence[BlockResult], gallery: Gallery) -> ClaimPage:
     claim = claims.claims[verdict.claim]
     metric = metric_of(claim)
     primary = primary_block(claim, verdict, blocks)
     group = [primary] if primary else []
     arms = _arms(claim, primary)
     sweeps = sweeps_beside(verdict, claim, metric, blocks)
-    losses = losses_picture(primary, gallery) if primary else None
-    anchor = anchor_of(verdict.claim)
-    first = shown.setdefault(losses.file, anchor) if losses else anchor
     return ClaimPage(
-        claim=claim, verdict=verdict, look=LOOKS[verdict.word], rank=rank(verdict.word), anchor=anchor,
+        claim=claim, verdict=verdict, look=LOOKS[verdict.word], rank=rank(verdict.word),
+        anchor=anchor_of(verdict.claim),
         claimed=verdict.claimed if verdict.claimed not in {"", claim.statement} else formats.ABSENT,
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
         quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict, primary),
         metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
- study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
+        study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
         memory=tables.memory_table(group), figures=tables.figures_table(group),
         evidence=proof.evidence_table(arms), parity=proof.parity_table(arms),
         why=why_table([*_baseline(primary), *_compared_with(claim, primary, arms), *arms]),
         details=details(verdict, metric),
         sweeps=tuple((sweep, sweep_picture([(verdict, _band(claim))], sweep, gallery)) for sweep in sweeps),
-        losses=losses if first == anchor else None, losses_at="" if first == anchor else first,
     )  # fmt: skip
 
 

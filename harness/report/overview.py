@@ -45,6 +45,7 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery, origin: Ori
     """Put the sections together; one that has nothing to show says what is missing and what to run."""
     blocks = current(judgement.blocks)
     drawn = _drawn(blocks, claims)
+    answers = contradictions(judgement, claims, gallery, origin)
     parts = (
         frontier_part(blocks, gallery),
         fastest_part(blocks),
@@ -66,8 +67,7 @@ def overview(judgement: Judgement, claims: Claims, gallery: Gallery, origin: Ori
     )  # fmt: skip
     rows = {part.anchor: list(part.rows) for part in parts if part.rows}
     return Overview(
-        contradictions=contradictions(judgement, claims, gallery, origin),
-        parts=tuple(_with_command(part, origin) for part in parts), tables=rows,
+        contradictions=answers, parts=tuple(_with_command(part, origin) for part in parts), tables=rows,
     )  # fmt: skip
 
 

@@ -73,11 +73,12 @@ def build(
         origin: the matrices of the trials; None: nobody looked, and trials that claims are about are of matrix.yaml.
     """
     present = {verdict.word for verdict in judgement.verdicts}
+    guessed = ANY if judgement.verdicts or not records else Origin(otherwise=UNKNOWN_MATRIX)
+    origin = origin or guessed
+    # in the order of what a reader would miss most: beyond the gallery's budget no figure is drawn
+    whole = overview(judgement, claims, gallery, origin)
     pages = claim_pages(judgement, claims, gallery)
     excluded = excluded_rows(judgement.excluded)
-    guessed = ANY if pages or not records else Origin(otherwise=UNKNOWN_MATRIX)
-    origin = origin or guessed
-    whole = overview(judgement, claims, gallery, origin)
     commands = {one.verdict.claim: again(one.claim, records, origin) for one in pages}
     checks = checks_alone(records, claims)
     machine = describe(records, None if checks else origin, excluded=judgement.excluded)

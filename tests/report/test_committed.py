@@ -43,6 +43,7 @@ def test_a_committed_report_says_what_its_evidence_says(
     assert sorted(path.name for path in (committed / "tables").iterdir()) == [Path(each).name for each in texts[1:]]
     changed = [each for each in texts if (tmp_path / each).read_bytes() != (committed / each).read_bytes()]
     assert changed == [], "`nox -s report` makes the reports again"
+    assert "further figure" not in (committed / "report.md").read_text(encoding="utf-8"), "the budget is too small"
 
 
 def test_the_page_on_statistics_says_what_the_reports_say_of_other_machines() -> None:

@@ -83,7 +83,7 @@ def test_the_page_gets_each_figure_under_its_own_name_and_caption(tmp_path: Path
         drawing = partial(bars.phases, cells={f"cell-{number}": {"forward": 1.0}})
         asked.append(gallery.draw(job.path.name, f"Of {number}.", drawing))
     assert asked[2] is None
-    assert gallery.left_out == ["Of 2."]
+    assert gallery.left_out == {"bars-2": "Of 2."}
     gallery.finish()
     for number, picture in enumerate(asked[:2]):
         assert picture is not None

@@ -17,7 +17,7 @@ from harness.report.claim_page import ClaimPage, claim_pages, primary_block
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
 from harness.report.overview import overview
-from harness.report.page import excluded_rows
+from harness.report.page import build, excluded_rows
 from harness.report.tables import notes, studies, study_table
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, make_claim, make_claims, study
@@ -438,3 +438,26 @@ def test_where_the_time_went_begins_with_what_the_cell_is_held_against(
     page = page_of(claim, judge(records, make_claims(claim)), tmp_path)
     assert page.why is not None
     assert [row[0] for row in page.why.rows] == cells
+
+
+def test_what_a_report_of_few_figures_leaves_out_are_loss_curves_and_never_where_documents_contradict_each_other(
+    markdown: str,
+) -> None:
+    """The curve of `flash-low` against `flash-high` was left out for loss curves when a report came to its budget."""
+    records, known = samples.run(), samples.claims()
+    judgement = judge(records, known)
+
+    def asked(budget: int) -> tuple[list[str], int, int]:
+        sketches = Sketches()
+        gallery = Gallery(folder=Path(), studio=sketches, budget=budget)
+        page = build(judgement, known, records, gallery, name="few")
+        return list(sketches.jobs), page.left_out, page.budget
+
+    everything, none_left_out, _ = asked(1000)
+    losses = [name for name in everything if name.startswith("losses-")]
+    assert (none_left_out, len(losses)) == (0, 2)
+    assert everything[-2:] == losses
+    assert everything[0].startswith("sweep-flash-low-and-flash-high-")
+    for budget in (1, len(everything) - 2):
+        assert asked(budget) == (everything[:budget], len(everything) - budget, budget)
+    assert "further figure" not in markdown

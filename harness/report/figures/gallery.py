@@ -18,8 +18,8 @@ from harness.report.figures.studio import Studio
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Figures of one report: beyond it a page is no longer read. A figure takes about 0.3 s of a core.
-BUDGET = 90
+#: Figures of one report: the default matrix with all its trials has 94. A figure takes about 0.3 s of a core.
+BUDGET = 120
 #: A figure larger than this is not put into the page (it is in the folder).
 INLINE_LIMIT_BYTES = 120_000
 
@@ -39,8 +39,8 @@ class Gallery:
     folder: Path
     studio: Studio
     budget: int = BUDGET
-    left_out: list[str] = field(default_factory=list)
-    """Captions of figures beyond the budget."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """File name → caption of figures beyond the budget."""
     _files: list[str] = field(default_factory=list)
     _drawn: dict[str, str] = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ class Gallery:
         file = formats.slug(name)
         if file not in self._files:
             if len(self._files) >= self.budget:
-                self.left_out.append(caption)
+                self.left_out[file] = caption
                 return None
             self.studio.ask(Job(path=self.folder / file, drawing=drawing, size=size))
             self._files.append(file)
