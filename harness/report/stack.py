@@ -62,7 +62,9 @@ def stack_part(blocks: Sequence[BlockResult], gallery: Gallery) -> Part:
         lead="Each bar goes from what was reached before to what is reached with one more technique; hatched bars are "
         "steps back. A hollow bar may be nothing: the interval of the piece's own gain holds 1.",
         sentences=tuple(
-            sentence for each in built for sentence in (_stack_sentence(each), *_without(each), *_same_memory(each))
+            sentence
+            for each in built
+            for sentence in (_stack_sentence(each), *_rounds_differ(each), *_without(each), *_same_memory(each))
         ),
         rows=tuple(row for each in built for row in _stack_rows(each)),
     )
@@ -160,6 +162,17 @@ def _stack_sentence(stack: Stack) -> str:
         return f"{said}."
     (least, lower), (most, upper) = gains[0], gains[-1]
     return f"{said}; most comes from {upper} ({interval(most)}), least from {lower} ({interval(least)})."
+
+
+def _rounds_differ(stack: Stack) -> list[str]:
+    """Why a piece's own gain may not be what is reached with it over what was reached before."""
+    rounds = [piece.speed.rounds for piece in stack.pieces]
+    if not rounds or min(rounds) == max(rounds):
+        return []
+    return [
+        f"Study {stack.title}: its pieces have {min(rounds)} to {max(rounds)} rounds. What is reached with a piece is"
+        " of all its rounds, its own gain of those that the piece before it has too."
+    ]
 
 
 def _same_memory(stack: Stack) -> list[str]:

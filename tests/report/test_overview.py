@@ -414,7 +414,11 @@ def test_a_piece_of_a_stack_that_shares_no_round_with_the_one_before_keeps_its_r
     part = stack_part([block], gallery_in(tmp_path))
     (table,) = part.tables
     assert [row[1].split()[0] for row in table.rows] == ["2.05x", "–", "1.000x"]
-    assert part.sentences[0].startswith("Study own: all together 1.50x [1.50, 1.50] the speed of the baseline;")
+    first, second, *_ = part.sentences
+    assert first.startswith("Study own: all together 1.50x [1.50, 1.50] the speed of the baseline;")
+    assert second.startswith(
+        "Study own: its pieces have 2 to 4 rounds. What is reached with a piece is of all its rounds"
+    )
 
 
 def test_a_stack_whose_last_piece_failed_is_not_called_all_together(tmp_path: Path) -> None:
