@@ -14,7 +14,7 @@ from harness.report.tables import Table
 
 #: What the section of a claim shows in its own way.
 SHOWN_ELSEWHERE = frozenset({"statement", "documents", "notes", "suspect", "figures", "shown", "beside", "other_word",
-                             "word_asked_for"})  # fmt: skip
+                             "rounds_asked_for", "word_asked_for"})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -461,3 +461,18 @@ def test_what_a_report_of_few_figures_leaves_out_are_loss_curves_and_never_where
     for budget in (1, len(everything) - 2):
         assert asked(budget) == (everything[:budget], len(everything) - budget, budget)
     assert "further figure" not in markdown
+
+
+def test_what_the_planned_rounds_say_alone_stands_beside_the_figure_of_all(
+    judgement: Judgement, tmp_path: Path
+) -> None:
+    alone = {"rounds_asked_for": "3 of 26; those alone give 1.40x: refuted, below", "word_asked_for": "refuted, below"}
+    first = replace(judgement.verdicts[0], details={**judgement.verdicts[0].details, **alone})
+    judged = replace(judgement, verdicts=(first, *judgement.verdicts[1:]))
+    render_report(judged, samples.claims(), samples.run(), tmp_path, figures=0)
+    markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert markdown.count("- Rounds that were planned: 3 of 26; those alone give 1.40x: refuted, below\n") == 1
+    assert "- Measured, 3 rounds: 1.7" in markdown
+    page = see((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert page.count("Rounds that were planned") == 1
+    assert page.count("3 of 26; those alone give 1.40x: refuted, below") == 1
