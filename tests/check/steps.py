@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import random
 import sys
@@ -536,6 +537,44 @@ class Failing(Both):
         raise RuntimeError("the moments are lost")
 
 
+class StepAlone:
+    """Nothing that clears a gradient."""
+
+    def __init__(self, parameters: Any) -> None:
+        self.parameters = list(parameters)
+
+    def step(self) -> None:
+        """Of none."""
+
+
+class ClearsWhatItIsTold(Both):
+    """A method that the harness cannot call."""
+
+    def zero_grad(self, which: str, *rest: str, **others: str) -> None:  # type: ignore[override]
+        """Of those."""
+
+
+class TakesMore(Both):
+    """Methods that take more, and need nothing."""
+
+    def step(self, *rest: object, closure: object = None, **others: object) -> None:
+        """One of each."""
+        assert (rest, closure, others) == ((), None, {})
+        super().step()
+
+
+def step_alone(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=StepAlone)
+
+
+def clears_what_it_is_told(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=ClearsWhatItIsTold)
+
+
+def takes_more(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(optimizer=TakesMore)
+
+
 def two_in_one_optimizer(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(optimizer=Both)
 
@@ -743,6 +782,14 @@ def evidence_in_words(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(honours={"workers"}, evidence=lambda: {"workers": "no"})
 
 
+def evidence_in_threes(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"workers"}, evidence=lambda: {"workers": (True, "2 workers", "seen")})
+
+
+def evidence_in_a_word_and_why(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(honours={"workers"}, evidence=lambda: {"workers": ("yes", "2 workers")})
+
+
 def evidence_of_no_axis(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(honours={"workers"}, evidence=lambda: {"worker": True})
 
@@ -753,6 +800,14 @@ def evidence_that_is_no_function(device: Any, settings: Mapping[str, Any]) -> An
 
 def tokens_of_text(device: Any, settings: Mapping[str, Any]) -> Any:
     return parted(tokens=lambda batch: "many")
+
+
+def tokens_of_each_sample(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=lambda batch: torch.tensor([3, 4]))
+
+
+def tokens_from_another_file(device: Any, settings: Mapping[str, Any]) -> Any:
+    return parted(tokens=copy.copy)
 
 
 def failing_tokens(device: Any, settings: Mapping[str, Any]) -> Any:

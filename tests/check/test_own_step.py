@@ -495,7 +495,7 @@ def test_a_model_in_which_no_product_is_seen_is_told_so() -> None:
     assert result.reason == "precision=amp-bf16 was set, but no matrix product was seen"
 
 
-@pytest.mark.parametrize("build", ["two_in_one_optimizer", "two_in_one_to_none", "two_in_one_compiled"])
+@pytest.mark.parametrize("build", ["two_in_one_optimizer", "two_in_one_to_none", "two_in_one_compiled", "takes_more"])
 def test_an_optimizer_needs_no_more_than_two_methods(build: str) -> None:
     result = trial(build, gradient_check=True, clip=1.0)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
@@ -614,10 +614,17 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("tokens_of_less_than_one", ") returned 0.5; it must return how many tokens a batch has, 1 or more"),
         ("tokens_without_end", ") returned inf; it must return how many tokens a batch has, 1 or more"),
         ("tokens_that_are_true", ") returned True; it must return how many tokens a batch has, 1 or more"),
+        ("tokens_of_each_sample", ") returned a Tensor; it must return how many tokens a batch has, 1 or more"),
+        ("tokens_from_another_file", "the tokens of steps.py:tokens_from_another_file returned a "),
         ("failing_tokens", "the tokens of steps.py:failing_tokens raised at line "),
         ("no_optimizer", ") returned nothing; it must return a torch.optim.Optimizer"),
         ("made_optimizer", "optimizer is a SGD, and must be a function of parameters"),
         ("wants_a_closure", "wants_a_closure returned a LBFGS, whose step needs 'closure': the harness calls step()"),
+        ("step_alone", "step_alone returned a StepAlone; it must return a torch.optim.Optimizer of the parameters"),
+        (
+            "clears_what_it_is_told",
+            "clears_what_it_is_told returned a ClearsWhatItIsTold, whose zero_grad needs 'which': the harness calls",
+        ),
         ("optimizer_that_fails", "the optimizer of steps.py:optimizer_that_fails raised at line "),
         ("failing_optimizer", "the optimizer of steps.py:failing_optimizer raised at line "),
         ("honours_no_axis", "honours names 'worker', which is no axis; did you mean 'workers'?"),
@@ -625,6 +632,8 @@ def test_a_setting_that_is_not_in_effect_makes_the_trial_inert(build: str, setti
         ("failing_evidence", "the evidence of steps.py:failing_evidence raised at line "),
         ("evidence_of_a_list", ") returned a list; it must return a mapping, axis: True or False"),
         ("evidence_in_words", ") says 'no' of workers; it must return a mapping, axis: True or False"),
+        ("evidence_in_threes", ") says (True, '2 workers', 'seen') of workers; it must return a mapping, axis: True"),
+        ("evidence_in_a_word_and_why", ") says ('yes', '2 workers') of workers; it must return a mapping, axis: True"),
         ("evidence_of_no_axis", ") speaks of 'worker', which is no axis; did you mean 'workers'?"),
         ("evidence_that_is_no_function", "evidence is a dict, and must be a function of nothing"),
     ],
