@@ -740,6 +740,17 @@ def calls_backward(device: Any, settings: Mapping[str, Any]) -> Any:
     return Model(), batches(), stepped
 
 
+def hook_that_fails(device: Any, settings: Mapping[str, Any]) -> Any:
+    """Backward raises, and not for a graph that is gone."""
+
+    def lost(gradient: torch.Tensor) -> None:
+        raise RuntimeError("the gradient is lost")
+
+    model = Model()
+    next(model.parameters()).register_hook(lost)
+    return model, batches(), loss
+
+
 def calls_backward_and_clears(device: Any, settings: Mapping[str, Any]) -> Any:
     def stepped(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
         found = loss(model, batch)

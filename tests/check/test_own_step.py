@@ -645,6 +645,13 @@ def test_a_step_that_is_wrong_is_told_so_in_words(build: str, reason: str) -> No
     assert "\n" not in result.reason
 
 
+def test_what_else_backward_raises_is_told_in_its_own_words() -> None:
+    result = trial("hook_that_fails")
+    assert result.outcome is Outcome.CRASH
+    assert "the gradient is lost" in result.reason
+    assert "calls backward itself" not in result.reason
+
+
 def test_what_a_part_returns_is_told_with_the_line_that_the_part_stands_at() -> None:
     text = STEPS.read_text(encoding="utf-8").splitlines()
     line = 1 + next(number for number, each in enumerate(text) if 'tokens=lambda batch: "many"' in each)
