@@ -150,11 +150,11 @@ def loss_gap(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def seed_gap(curves: Sequence[Sequence[float]]) -> float | None:
-    """Mean distance of the baseline's curves between rounds, one seed each: what chance alone does.
+    """Mean distance of the baseline's curves, each of another seed: what chance alone does.
 
     A curve that diverged has no distance to any. None where fewer than two are left.
     """
-    gaps = [loss_gap(*pair) for pair in combinations(filter(_all_finite, curves), 2)]
+    gaps = [loss_gap(*pair) for pair in combinations(filter(all_finite, curves), 2)]
     return math.fsum(gaps) / len(gaps) if gaps else None
 
 
@@ -163,8 +163,9 @@ def finite(loss: float | None) -> bool:
     return loss is not None and math.isfinite(loss)
 
 
-def _all_finite(curve: Sequence[float]) -> bool:
-    return all(map(finite, curve))
+def all_finite(curve: Sequence[float]) -> bool:
+    """Whether a curve has losses and each is a number."""
+    return bool(curve) and all(map(finite, curve))
 
 
 def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], trials: Sequence[Record],
@@ -178,7 +179,7 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
     error, eager = _gradient(trials)
     gradient_fails = error is not None and error > max(GRADIENT_FACTOR * (eager or 0.0), GRADIENT_FLOOR)
     bound = _bound(demand, cell, losses)
-    gaps = [loss_gap(*pair) for pair in losses.pairs if _all_finite(pair[1])]
+    gaps = [loss_gap(*pair) for pair in losses.pairs if all_finite(pair[1])]
     gap = _judged(gaps, bound)
     found = partial(Parity, loss_gap=gap, worst_gap=max(gaps, default=None), margin=bound.margin, rounds=len(gaps),
                     gradient_error=error, eager_error=eager)  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import replace
 from harness.experiment.axes import Setting
 from harness.judgement.judged import Parity
 from harness.judgement.pairs import computed, matched
-from harness.judgement.parity import Demand, LossPairs, demand_of, judge_parity, seed_gap
+from harness.judgement.parity import Demand, LossPairs, all_finite, demand_of, judge_parity, seed_gap
 from harness.judgement.site import Site
 from harness.results.record import Record
 from harness.trial.outcome import Outcome
@@ -36,8 +36,11 @@ def parity_at(site: Site) -> Parity:
 
 def of_the_baseline(baseline: Sequence[Record], control: Sequence[Record]) -> LossPairs:
     """What the losses of a baseline do by themselves: from seed to seed, and when it is run twice."""
-    curves = [trial.losses for trial in baseline if trial.outcome is Outcome.OK and trial.losses]
-    return LossPairs(pairs=(), control=loss_curves(control, baseline), seed_gap=seed_gap(curves))
+    curves = {
+        trial.seed: trial.losses for trial in baseline if trial.outcome is Outcome.OK and all_finite(trial.losses)
+    }
+    # a round that several machines ran has one seed, and the same losses on each of them
+    return LossPairs(pairs=(), control=loss_curves(control, baseline), seed_gap=seed_gap([*curves.values()]))
 
 
 def parity_with(trials: Sequence[Record], cell: Mapping[str, Setting], other: Sequence[Record],

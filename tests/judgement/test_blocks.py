@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from harness.judgement.blocks import compare, speed_over_product
-from harness.judgement.judged import ArmResult, BlockResult
+from harness.judgement.judged import ArmResult, BlockResult, Parity
+from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, study
 from tests.records import A100, CellShape, make_records
@@ -126,6 +127,24 @@ def test_rounds_of_one_number_on_two_devices_are_two_rounds() -> None:
     (block,) = compare([*records, *(replace(each, environment=twin) for each in records)]).blocks
     assert block.rounds == 10
     assert arm(block, "precision=bf16").speedup.rounds == 10  # type: ignore[union-attr]
+
+
+def test_a_round_that_two_devices_ran_is_one_seed_for_parity_and_not_two_that_differ_by_nothing() -> None:
+    """On H200s kernels 0.0001 nats apart failed parity: round 1 of two machines were two seeds, apart by nothing."""
+    records = make_records([study(CellShape(settings={"attention": "flash2"}, loss_shift=0.001))], rounds=2)
+    devices = [{**each, "uuid": "GPU-other"} for each in records[0].environment["devices"]]
+    twins = [replace(each, environment={**each.environment, "devices": devices}) for each in records]
+
+    def parity(trials: list[Record]) -> Parity:
+        (block,) = compare(trials).blocks
+        return arm(block, "attention=flash2").parity
+
+    first = [each for each in (*records, *twins) if each.round == 1]
+    assert parity(first).word == "not checked: one seed gives no spread between seeds"
+    once, twice = parity(records), parity([*records, *twins])
+    assert once.margin is not None
+    assert once.margin > 0.001
+    assert (twice.word, twice.margin, twice.rounds) == ("holds", once.margin, 4)
 
 
 def test_failed_trials_are_counted_and_explained() -> None:
