@@ -73,8 +73,8 @@ NOT_DATA_PARALLEL = frozenset({"none", "pipeline"})
 #: Float tolerance of a loss curve, nats: rounding alone moves an AdamW run of some dozen steps by less.
 TOLERANCE_NATS = {"fp32": 2e-3, "tf32": 1e-2}
 TOLERANCE_HALF_NATS = 2e-2
-#: Of what two seeds differ by, the share that rounding may take. 75 cells that change rounding alone, measured on H100s
-#: and H200s, took 0.12 at most in their median round; one that took a step more before training 0.11 to 0.33 by study.
+#: Of what two seeds differ by, the share that rounding may take. In their median round, on H100s and H200s, 111 cells
+#: that change rounding alone took 0.15 at most; one that took a step more before training 0.11 to 0.33 by study.
 ROUNDING_SHARE = 0.25
 #: Arms of one seed that draw other numbers lie as far apart as two seeds do on the mean, half of them farther.
 CHANCE_FACTOR = 1.5

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import harness
+from harness.judgement.blocks import compare
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
+from harness.judgement.parity import ROUNDING_SHARE, Demand, demand_of
 from harness.report import render_report
 from harness.report.figures.studio import Studio
 from harness.report.origin import matrices_at_hand, origin_of
@@ -76,3 +78,21 @@ def test_the_page_on_statistics_counts_the_controls_that_differ_from_their_basel
         f"{len(intervals)} A/A controls with an interval, which leaves out 1.00x in {apart}; chance gives {chance:.1f}"
         in page
     )
+
+
+def test_the_page_on_statistics_says_what_rounding_takes_of_what_two_seeds_differ_by() -> None:
+    page = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())
+    shares, at_fault = [], []
+    for card in ("h100", "h200"):
+        for block in compare(harness.read(ROOT / "reports" / "evidence" / card)).blocks:
+            for arm in (each for each in block.arms if each.role == "cell"):
+                rounding = demand_of(arm.cell, block.baseline.cell)[0] is Demand.ROUNDING if block.baseline else False
+                if not rounding or arm.parity.margin is None or arm.parity.loss_gap is None:
+                    continue
+                # DeepSpeed's engine stepped its optimizer once before training, until the second revision of `zero`
+                first = "zero" not in arm.trials[0].measuring.get("revisions", {}) and block.study == "zero"
+                (at_fault if first else shares).append(arm.parity.loss_gap / arm.parity.margin * ROUNDING_SHARE)
+    assert f"Of {len(shares)} cells on H100s and H200s" in page
+    assert f"none took more than {max(shares):.2f} of what two seeds differ by" in page
+    assert f"to {max(at_fault):.2f} by study" in page
+    assert max(shares) < ROUNDING_SHARE < max(at_fault)
