@@ -76,6 +76,11 @@ def gain_at(site: Site, metric: Metric, view: str, title: str) -> Gain | None:
     )  # fmt: skip
 
 
+def value_of(metric: Metric, total: float) -> float:
+    """The metric's value for ln(gain)."""
+    return metric.shaped(math.exp(_sign(metric) * total))
+
+
 def _sign(metric: Metric) -> float:
     """+1 where a larger r = cell ÷ baseline is the larger gain."""
     rising = metric.shape is Shape.RATIO

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 from harness.judgement.claims import Claim
 from harness.judgement.finding import Finding
-from harness.judgement.gains import Gain, gain_at, measure_entry
+from harness.judgement.gains import Gain, gain_at, measure_entry, value_of
 from harness.judgement.judged import BlockResult, Interval, Word
-from harness.judgement.metrics import Metric
+from harness.judgement.metrics import Metric, Shape, metric_named
 from harness.judgement.site import Absent, Site
 from harness.judgement.stats import Summary, summarise, t_quantile
 from harness.judgement.verdict import Decision, decide, helped
 from harness.judgement.words import measured, number
+
+#: Of two gains, whatever they are of.
+_PLAIN = metric_named("speedup")
 
 
 def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[BlockResult]) -> Finding:
@@ -28,10 +31,13 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
     if stack is None or not stack.logs:
         return Finding(word=Word.NOT_TESTABLE, reason=f"the records of the stack lack {metric.name}")
     interval = _over_product(stack, parts)
-    product = math.exp(math.fsum(part.total for part in parts))
+    product = value_of(metric, math.fsum(part.total for part in parts))
     shared = interval.rounds < max(gain.found.interval.rounds for gain in (stack, *parts))
-    over = "stack ÷ product" + (f", over the {interval.rounds} rounds that ran all of them," if shared else "")
-    said = f"its parts multiply to {number(metric, product)}: {over} is {measured(metric, interval)}"
+    plain = metric.shape is Shape.RATIO and metric.more_is_better is not False
+    over = ("stack ÷ product" if plain else "the stack's gain ÷ that of all parts") + (
+        f", over the {interval.rounds} rounds that ran all of them," if shared else ""
+    )
+    said = f"its parts multiply to {number(metric, product)}: {over} is {measured(_PLAIN, interval)}"
     if different := [part.title for part in parts if part.different]:
         said += f"; parity fails for {', '.join(different)}, so that the product is none of like parts"
     decision = Decision(word=Word.REPORTED, reason="") if claim.range is None else decide(claim, metric, stack.found)

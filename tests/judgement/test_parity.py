@@ -193,6 +193,21 @@ def test_one_spike_of_the_control_allows_no_cell_to_stray() -> None:
     assert found.margin == pytest.approx(0.8 / 3 / 4)
 
 
+@pytest.mark.parametrize(("shift", "strays"), [(0.00018, False), (0.00022, True)])
+def test_a_control_strays_from_a_tenth_of_the_tolerance_on(shift: float, strays: bool) -> None:
+    """0.002 nats are allowed in fp32."""
+    found = parity_of({"workers": 4}, losses(0.001, control_shift=shift))
+    assert ("but the baseline run twice differs too" in found.reason) is strays
+    assert found.margin == pytest.approx(0.8 / 3 / 4 if strays else 0.002)
+
+
+def test_of_a_single_round_no_median_is_spoken_of_and_of_none_no_divergence() -> None:
+    one = LossPairs(pairs=losses(0.067).pairs[:1], control=(), seed_gap=seed_gap(BASE))
+    assert parity_of({"precision": "bf16"}, one).reason.startswith("the losses lie 0.067 nats apart, two seeds")
+    none = LossPairs(pairs=(), control=(), seed_gap=seed_gap(BASE))
+    assert parity_of({"precision": "bf16"}, none).word == "not checked: no losses of both arms in one round"
+
+
 def test_a_control_that_diverged_once_opens_nothing() -> None:
     control = (([3.0, math.nan, 1.0], BASE[0]), (BASE[1], BASE[1]), (BASE[2], BASE[2]))
     found = parity_of({"workers": 4}, LossPairs(pairs=losses(0.05).pairs, control=control, seed_gap=seed_gap(BASE)))

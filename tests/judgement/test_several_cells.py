@@ -336,6 +336,38 @@ def test_the_parts_of_a_stack_share_their_baselines_trials() -> None:
     assert 0.92 <= covered / runs <= 0.99
 
 
+@pytest.mark.parametrize(
+    ("metric", "measured", "product_of_parts", "over"),
+    [
+        ("peak_saved", "40.0%", "44.0%", "0.933x"),  # 1 - 0.6; 1 - 0.8 · 0.7; (1 / 0.6) / (1 / 0.56)
+        ("peak_ratio", "1.67x", "1.79x", "0.933x"),  # the same as times smaller
+        ("step_time_ratio", "0.63x", "0.56x", "0.891x"),  # 1 / 1.6; 1 / (1.5 · 1.2); 1.6 / 1.8
+    ],
+)
+def test_parts_multiply_on_the_metrics_own_scale(metric: str, measured: str, product_of_parts: str, over: str) -> None:
+    """Less memory or time is a gain too: its product was shown as 178.6% saved."""
+    both = {"compile": "default", "attention": "flash2"}
+    parts = CellShape(settings=COMPILE, ratio=1.5, memory=0.8), CellShape(settings=FLASH, ratio=1.2, memory=0.7)
+    records = make_records([study(*parts, CellShape(settings=both, ratio=1.6, memory=0.6))], spread=0.002)
+    found = product(records, metric=metric, range=None)
+    assert found.measured.startswith(measured)
+    assert found.measured.endswith(f"; product of its parts {product_of_parts}")
+    assert f"multiply to {product_of_parts}: the stack's gain ÷ that of all parts is {over}" in found.reason
+    lacking = [replace(each, step_seconds=[], tokens_per_second=None, peak_reserved_bytes=None)
+               if len(each.arm.split()) == 2 else each for each in records]  # fmt: skip
+    without = product(lacking, metric=metric, range=None)
+    assert (without.word, without.reason) == (Word.NOT_TESTABLE, f"the records of the stack lack {metric}")
+
+
+def test_gains_of_two_rounds_in_common_are_paired_and_without_noise_have_no_width() -> None:
+    records = stacked(1.8)
+    (both,) = {each.arm for each in records if len(each.arm.split()) == 2}
+    ratios = {both: [1.8, 3.6, None, None, None], "compile=default": [1.5, 3.0, None, None, None],
+              "attention=flash2": [1.2] * 5}  # fmt: skip
+    over = product(paced(records, ratios), range=None).details["over_product"]  # type: ignore[arg-type]
+    assert (over["value"], over["low"], over["high"], over["rounds"]) == (*[pytest.approx(1.0)] * 3, 2)
+
+
 def test_gains_with_one_round_in_common_stand_by_themselves() -> None:
     """Logarithms of -0.01, 0, 0.01 of the stack and a part, in three rounds each that share the third: each has the
     variance 0.0001 / 3 of its mean, at two degrees of freedom; together 0.008165 at four, t = 2.776."""
