@@ -77,7 +77,8 @@ def test_a_range_and_an_interval(
 @pytest.mark.parametrize(
     ("form", "found", "word", "sentence"),
     [
-        ({"form": "range", "range": [1.5, 2]}, paired(1.6, 1.7), CONFIRMED, "lies within 1.5x to 2x"),
+        ({"form": "range", "range": [1.5, 2]}, paired(1.6, 1.7), CONFIRMED,
+         "the whole interval [1.60x, 1.70x] lies within 1.5x to 2x"),
         ({"form": "range", "range": [1.5, 2]}, paired(1.2, 1.3), BELOW, "below 1.50x: worse than claimed"),
         ({"form": "range", "range": [1.5, 2]}, paired(2.2, 2.3), ABOVE, "above 2.00x: better than claimed"),
         ({"form": "range", "range": [1.5, 2]}, paired(1.45, 1.6), OPEN, "crosses 1.50x; about "),
@@ -89,6 +90,7 @@ def test_a_range_and_an_interval(
         ({"form": "exact", "value": 1.8, "tolerance": 0.1}, paired(1.69, 1.9), OPEN, "crosses 1.70x"),
         ({"form": "exact", "value": 1.8, "tolerance": 0.1}, paired(1.91, 1.95), ABOVE, "above 1.90x"),
         ({"form": "up-to", "bound": 2}, paired(2.0, 2.1), REACHED, "reaches 2.00x"),
+        ({"form": "up-to", "bound": 2}, paired(2.5, 2.6), REACHED, "the whole interval [2.50x, 2.60x] reaches 2.00x"),
         ({"form": "up-to", "bound": 2}, paired(1.9, 2.1), NOT_REACHED, "reaching it is not shown"),
         ({"form": "up-to", "bound": 2}, paired(1.1, 1.2), NOT_REACHED, "stays below 2.00x"),
         ({"form": "range", "range": [0.3, 0.5], "metric": "peak_saved"}, memory(0.3), CONFIRMED, "30.0% lies within"),
@@ -103,6 +105,7 @@ def test_forms_of_claims(form: dict[str, Any], found: Measured, word: Word, sent
     decision = decide(it, metric_named(it.metric or ""), found)
     assert decision.word == word
     assert sentence in decision.reason
+    assert (decision.rounds_needed is not None) == (word is OPEN), "what is settled needs no further round"
 
 
 @pytest.mark.parametrize(
