@@ -84,6 +84,8 @@ def test_a_range_and_an_interval(
         ({"form": "range", "range": [1.5, 2]}, paired(1.45, 1.6), OPEN, "crosses 1.50x; about "),
         ({"form": "at-least", "bound": 1.5}, paired(1.5, 3), CONFIRMED, "is at least 1.5x"),
         ({"form": "at-least", "bound": 1.5}, paired(1.1, 1.2), BELOW, "below 1.50x"),
+        ({"form": "at-least", "bound": 1.5}, paired(1.4, 1.55), OPEN, "crosses 1.50x; about "),
+        ({"form": "at-most", "bound": 1.05, "metric": "step_time_ratio"}, paired(1.0, 1.09), OPEN, "crosses 1.05x"),
         ({"form": "at-most", "bound": 1.05, "metric": "step_time_ratio"}, paired(1.0, 1.04), CONFIRMED, "at most"),
         ({"form": "at-most", "bound": 1.05, "metric": "step_time_ratio"}, paired(1.1, 1.2), ABOVE, "worse than"),
         ({"form": "exact", "value": 1.8, "tolerance": 0.1}, paired(1.7, 1.9), CONFIRMED, "is 1.8x (±0.1x)"),
@@ -143,6 +145,19 @@ def test_an_inconclusive_verdict_says_how_many_rounds_would_settle_it() -> None:
     decision = decide(claim(form="range", range=[1.5, 2]), metric_named("speedup"), found)
     assert decision.rounds_needed == 21
     assert "about 21 rounds would settle it at the spread seen, with a chance of 80%" in decision.reason
+
+
+@pytest.mark.parametrize("form", [{"form": "at-least", "bound": 1.5}, {"form": "range", "range": [1.5, 2]}])
+def test_rounds_are_counted_on_the_scale_of_the_statistics_where_the_metric_turns_it_round(
+    form: dict[str, Any],
+) -> None:
+    """Copies 1.55 times faster are 1/1.55 of the time: the same distance from 1.5 as a speed of 1.55x."""
+    found = Measured(
+        interval=Interval(value=1.55, low=1.48, high=1.62, rounds=5),
+        summary=Summary(mean=-math.log(1.55), deviation=0.05, count=5), ratio=1 / 1.55,
+    )  # fmt: skip
+    decision = decide(claim(**form, metric="copy_speedup"), metric_named("copy_speedup"), found)
+    assert (decision.word, decision.rounds_needed) == (OPEN, 21)
 
 
 def test_on_the_very_end_of_the_range_no_number_of_rounds_settles_it() -> None:
