@@ -35,7 +35,7 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
     shared = interval.rounds < max(gain.found.interval.rounds for gain in (stack, *parts))
     plain = metric.shape is Shape.RATIO and metric.more_is_better is not False
     over = ("stack ÷ product" if plain else "the stack's gain ÷ that of all parts") + (
-        f", over the {interval.rounds} rounds that ran all of them," if shared else ""
+        f", over {interval.rounds} rounds," if shared else ""
     )
     said = f"its parts multiply to {number(metric, product)}: {over} is {measured(_PLAIN, interval)}"
     if different := [part.title for part in parts if part.different]:
