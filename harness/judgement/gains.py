@@ -81,6 +81,11 @@ def value_of(metric: Metric, total: float) -> float:
     return metric.shaped(math.exp(_sign(metric) * total))
 
 
+def is_the_gain(metric: Metric) -> bool:
+    """Whether the metric's value is the gain itself: r, of which more is more."""
+    return metric.shape is Shape.RATIO and metric.more_is_better is not False
+
+
 def _sign(metric: Metric) -> float:
     """+1 where a larger r = cell ÷ baseline is the larger gain."""
     rising = metric.shape is Shape.RATIO

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from harness.judgement.claims import Claim
 from harness.judgement.finding import Finding
-from harness.judgement.gains import Gain, gain_at, measure_entry, value_of
+from harness.judgement.gains import Gain, gain_at, is_the_gain, measure_entry, value_of
 from harness.judgement.judged import BlockResult, Interval, Word
-from harness.judgement.metrics import Metric, Shape, metric_named
+from harness.judgement.metrics import Metric, metric_named
 from harness.judgement.site import Absent, Site
 from harness.judgement.stats import Summary, summarise, t_quantile
 from harness.judgement.verdict import Decision, decide, helped
@@ -32,11 +32,9 @@ def judge_product(claim: Claim, metric: Metric, site: Site, blocks: Sequence[Blo
         return Finding(word=Word.NOT_TESTABLE, reason=f"the records of the stack lack {metric.name}")
     interval = _over_product(stack, parts)
     product = value_of(metric, math.fsum(part.total for part in parts))
-    shared = interval.rounds < max(gain.found.interval.rounds for gain in (stack, *parts))
-    plain = metric.shape is Shape.RATIO and metric.more_is_better is not False
-    over = ("stack ÷ product" if plain else "the stack's gain ÷ that of all parts") + (
-        f", over {interval.rounds} rounds," if shared else ""
-    )
+    over = "stack ÷ product" if is_the_gain(metric) else "the stack's gain ÷ that of all parts"
+    if interval.rounds < max(gain.found.interval.rounds for gain in (stack, *parts)):
+        over += f", over {interval.rounds} rounds,"
     said = f"its parts multiply to {number(metric, product)}: {over} is {measured(_PLAIN, interval)}"
     if different := [part.title for part in parts if part.different]:
         said += f"; parity fails for {', '.join(different)}, so that the product is none of like parts"

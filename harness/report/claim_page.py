@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -85,18 +85,19 @@ def claim_pages(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple
     blocks: dict[str, list[BlockResult]] = {}
     for block in (each for each in judgement.blocks if not each.another):
         blocks.setdefault(block.study, []).append(block)
-    pages = [_page(verdict, claims, blocks.get(claims.claims[verdict.claim].study, []), gallery)
-             for verdict in judgement.verdicts]  # fmt: skip
-    return tuple(_with_losses(pages, blocks, gallery))
+    built = []
+    for verdict in judgement.verdicts:
+        claim = claims.claims[verdict.claim]
+        own = blocks.get(claim.study, [])
+        primary = primary_block(claim, verdict, own)
+        built.append((_page(verdict, claims, own, primary, gallery), primary))
+    return tuple(_with_losses(built, gallery))
 
 
-def _with_losses(
-    pages: Sequence[ClaimPage], blocks: Mapping[str, Sequence[BlockResult]], gallery: Gallery
-) -> Iterator[ClaimPage]:
-    """The loss curves of each page, once; after all other figures, of which a report has so many at most."""
+def _with_losses(pages: Iterable[tuple[ClaimPage, BlockResult | None]], gallery: Gallery) -> Iterator[ClaimPage]:
+    """The loss curves of each page's block, once; after all other figures, of which a report has so many at most."""
     shown: dict[str, str] = {}
-    for page in pages:
-        primary = primary_block(page.claim, page.verdict, blocks.get(page.claim.study, []))
+    for page, primary in pages:
         losses = losses_picture(primary, gallery) if primary else None
         first = shown.setdefault(losses.file, page.anchor) if losses else page.anchor
         here = first == page.anchor
@@ -116,10 +117,11 @@ def metric_of(claim: Claim) -> Metric | None:
         return None
 
 
-def _page(verdict: Verdict, claims: Claims, blocks: Sequence[BlockResult], gallery: Gallery) -> ClaimPage:
+def _page(
+    verdict: Verdict, claims: Claims, blocks: Sequence[BlockResult], primary: BlockResult | None, gallery: Gallery
+) -> ClaimPage:
     claim = claims.claims[verdict.claim]
     metric = metric_of(claim)
-    primary = primary_block(claim, verdict, blocks)
     group = [primary] if primary else []
     arms = _arms(claim, primary)
     sweeps = sweeps_beside(verdict, claim, metric, blocks)

@@ -62,6 +62,14 @@ class Page:
     style: Markup
     script: Markup
 
+    @property
+    def figures_left_out(self) -> str:
+        """That there are figures beyond the budget, in a sentence; empty where there are none."""
+        if not self.left_out:
+            return ""
+        more = formats.plural(self.left_out, "further figure")
+        return f"{more} left out: the report draws at most {self.budget}; the tables hold their numbers."
+
 
 def build(
     judgement: Judgement, claims: Claims, records: Sequence[Record], gallery: Gallery, *, name: str,

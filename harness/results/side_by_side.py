@@ -194,12 +194,13 @@ class _Blocks:
             return None
         fresh = [key for key in left if key not in self._taken]
         if lane.block in left:
-            return self._left[lane.block].pop(0)
-        if fresh:
-            lane.block = fresh[0]
-            self._taken.add(lane.block)
-            return self._left[lane.block].pop(0)
-        return self._left[max(left, key=lambda key: len(self._left[key]))].pop(0)
+            block = lane.block
+        elif fresh:
+            block = lane.block = fresh[0]
+            self._taken.add(block)
+        else:
+            block = max(left, key=lambda key: len(self._left[key]))
+        return self._left[block].pop(0)
 
 
 def _hand_out(blocks: _Blocks, lanes: Sequence[_Lane], news: SimpleQueue[_News], desk: Desk) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from harness.trial.processes import signal_name
+
 #: Always imported where they are installed. Not peft and bitsandbytes: both initialise CUDA at import (measured), and a
 #: CUDA context does not survive a fork.
 MODULES = (
@@ -152,7 +154,7 @@ def failure_of_a_child(deed: Callable[[], None], limit_seconds: float = 60.0) ->
         why, status = _tried_in_a_child(deed, limit_seconds)
     if why or not status:
         return why
-    return f"it was ended by {signal.Signals(-status).name}" if status < 0 else f"it exited with {status}"
+    return f"it was ended by {signal_name(-status)}" if status < 0 else f"it exited with {status}"
 
 
 def _tried_in_a_child(deed: Callable[[], None], limit_seconds: float) -> tuple[str, int]:
