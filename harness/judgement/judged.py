@@ -56,11 +56,14 @@ class Parity:
     """`holds`, `fails`, `not applicable: unequal work`, `not checked: …`."""
     holds: bool | None
     loss_gap: float | None = None
-    """Mean distance of the loss curves of a round, nats: the median of the rounds, the largest where all must agree."""
+    """Mean distance of the loss curves of a round, nats: the median of the rounds; where all must agree the largest,
+    but for one round in ten where the baseline does not repeat itself to the last bit."""
     worst_gap: float | None = None
     """That of the round with the largest, nats."""
     strayed: int = 0
-    """Rounds beyond the margin although the median one is not."""
+    """Rounds beyond the margin although the one that is judged is not."""
+    judged: str = ""
+    """Of which rounds `loss_gap` speaks, in words, for where others strayed."""
     rounds: int = 0
     """Rounds whose losses were compared."""
     margin: float | None = None

@@ -98,7 +98,7 @@ def _strayed(site: Site) -> list[str]:
     """Rounds in which the losses left the baseline's although those of most rounds did not."""
     return [
         f"in {arm.parity.strayed} of {rounds(arm.parity.rounds)} the losses of {arm.name} lie up to "
-        f"{arm.parity.worst_gap:.3g} nats from the baseline's, in the median round {arm.parity.loss_gap:.3g}"
+        f"{arm.parity.worst_gap:.3g} nats from the baseline's, {arm.parity.judged} {arm.parity.loss_gap:.3g}"
         for arm in site.arms
         if arm.parity.strayed
     ]

@@ -82,6 +82,9 @@ CHANCE_FACTOR = 1.5
 CONTROL_FACTOR = 2.0
 #: Of the float tolerance, the share that a control's median round must exceed to count as straying.
 CONTROL_SHARE = 0.1
+#: Where it differs by less than that, but does, a spike of the loss carries a round off now and then: on H100s and
+#: H200s 2 of 432, both of controls. Of this many rounds one may; with fewer none: of five 2 arms in 100 fail by chance.
+ROUNDS_OF_A_STRAY = 10
 #: The first gradient may be off by twice what eager attention is off by at that precision, or by rounding of fp32.
 GRADIENT_FACTOR = 2.0
 GRADIENT_FLOOR = 1e-5
@@ -180,7 +183,8 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
     gradient_fails = error is not None and error > max(GRADIENT_FACTOR * (eager or 0.0), GRADIENT_FLOOR)
     bound = _bound(demand, cell, losses)
     gaps = [loss_gap(*pair) for pair in losses.pairs if all_finite(pair[1])]
-    gap = _judged(gaps, bound)
+    spared = _spared(gaps, bound)
+    gap = _judged(gaps, bound, spared)
     found = partial(Parity, loss_gap=gap, worst_gap=max(gaps, default=None), margin=bound.margin, rounds=len(gaps),
                     gradient_error=error, eager_error=eager)  # fmt: skip
     if gradient_fails:
@@ -193,14 +197,16 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
         unpaired = diverged if losses.pairs else "no losses of both arms in one round"
         lacking = unpaired if gap is None else "one seed gives no spread between seeds"
         return found(word=f"not checked: {lacking}", holds=None, reason=lacking)
+    strayed = [each for each in gaps if each > bound.margin]
     if gap > bound.margin:
-        where = "" if bound.every_round or len(gaps) == 1 else " in the median round"
+        more = f" or more in {len(strayed)} of {len(gaps)} rounds" if spared else ""
+        where = more if bound.every_round or len(gaps) == 1 else " in the median round"
         reason = f"the losses lie {gap:.3g} nats apart{where}, {bound.words}"
         return found(word="fails", holds=False, reason=reason)
-    strayed = [each for each in gaps if each > bound.margin]
-    where = f" in the median round, in {len(strayed)} of {len(gaps)} by up to {max(strayed):.3g}" if strayed else ""
+    judged = "in the others at most" if bound.every_round else "in the median round"
+    where = f" {judged}, in {len(strayed)} of {len(gaps)} by up to {max(strayed):.3g}" if strayed else ""
     reason = f"the losses lie {gap:.3g} nats apart{where}, {bound.words}"
-    return found(word="holds", holds=True, reason=reason, strayed=len(strayed))
+    return found(word="holds", holds=True, reason=reason, strayed=len(strayed), judged=judged)
 
 
 @dataclass(frozen=True)
@@ -212,6 +218,8 @@ class _Bound:
     words: str
     every_round: bool = False
     """Whether the worst round is judged, not the median one."""
+    exact: bool = False
+    """Whether the baseline run twice gives the same to the last bit, in most rounds: then no round may stray."""
 
 
 def _bound(demand: Demand, cell: Mapping[str, Setting], losses: LossPairs) -> _Bound:
@@ -230,7 +238,7 @@ def _bound(demand: Demand, cell: Mapping[str, Setting], losses: LossPairs) -> _B
         by_seeds = _bound_by_seeds(losses.seed_gap, ROUNDING_SHARE).margin or 0.0
         margin = max(margin, CONTROL_FACTOR * typical, by_seeds)
         why += " but the baseline run twice differs too"
-    return _Bound(margin, f"{margin:.3g} are allowed {why}", every_round=not strays)
+    return _Bound(margin, f"{margin:.3g} are allowed {why}", every_round=not strays, exact=typical == 0.0)
 
 
 def _bound_by_seeds(seed_gap: float | None, share: float) -> _Bound:
@@ -240,13 +248,21 @@ def _bound_by_seeds(seed_gap: float | None, share: float) -> _Bound:
     return _Bound(share * seed_gap, f"two seeds of the baseline {seed_gap:.3g}{allowed}")
 
 
-def _judged(gaps: Sequence[float], bound: _Bound) -> float | None:
-    """The gap that is judged: the largest where every round must agree or one has diverged, else the median.
+def _spared(gaps: Sequence[float], bound: _Bound) -> int:
+    """Rounds that may stray although each is to agree: none where the baseline repeats itself, else one in ten."""
+    return len(gaps) // ROUNDS_OF_A_STRAY if bound.every_round and not bound.exact else 0
+
+
+def _judged(gaps: Sequence[float], bound: _Bound, spared: int) -> float | None:
+    """The gap that is judged: the largest but `spared` where every round must agree, the largest of all where one has
+    diverged, else the median.
 
     A training that spikes answers to the last bit with another curve; a change of the arithmetic shows in every round.
     """
     worst = max(gaps, default=None)
-    return worst if worst is None or bound.every_round or not math.isfinite(worst) else median_high(gaps)
+    if worst is None or not math.isfinite(worst):
+        return worst
+    return sorted(gaps)[-1 - spared] if bound.every_round else median_high(gaps)
 
 
 def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:
