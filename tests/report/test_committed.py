@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -12,7 +13,16 @@ import harness
 from harness.judgement.blocks import compare
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
-from harness.judgement.parity import ROUNDING_SHARE, Demand, demand_of
+from harness.judgement.parity import (
+    CONTROL_SHARE,
+    ROUNDING_SHARE,
+    TOLERANCE_HALF_NATS,
+    TOLERANCE_NATS,
+    Demand,
+    demand_of,
+    loss_gap,
+)
+from harness.judgement.same_training import loss_curves
 from harness.report import render_report
 from harness.report.figures.studio import Studio
 from harness.report.origin import matrices_at_hand, origin_of
@@ -78,6 +88,28 @@ def test_the_page_on_statistics_counts_the_controls_that_differ_from_their_basel
         f"{len(intervals)} A/A controls with an interval, which leaves out 1.00x in {apart}; chance gives {chance:.1f}"
         in page
     )
+
+
+def test_the_page_on_statistics_counts_the_rounds_that_a_spike_carried_off() -> None:
+    page = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())
+    gaps: list[tuple[str, float]] = []
+    for card in ("h100", "h200"):
+        for block in compare(harness.read(ROOT / "reports" / "evidence" / card)).blocks:
+            if block.control is None or block.baseline is None:
+                continue
+            again = [loss_gap(*pair) for pair in loss_curves(block.control.trials, block.baseline.trials)]
+            for arm in (each for each in block.arms if each.role != "baseline"):
+                tolerance = TOLERANCE_NATS.get(str(arm.cell.get("precision", "fp32")), TOLERANCE_HALF_NATS)
+                nearly = again and 0 < median(again) <= CONTROL_SHARE * tolerance
+                if nearly and demand_of(arm.cell, block.baseline.cell)[0] is Demand.EXACT:
+                    pairs = loss_curves(arm.trials, block.baseline.trials)
+                    gaps += [(arm.role, loss_gap(*pair) / tolerance) for pair in pairs]
+    strayed = [role for role, share in gaps if share > 1]
+    counted = f"Of {len(gaps)} such rounds on H100s and H200s {len(strayed)}"
+    assert f"{counted} lay beyond the tolerance, both of controls" in page
+    assert {*strayed} == {"control"}
+    # one of five, none of which may stray
+    assert 1 - (1 - len(strayed) / len(gaps)) ** 5 < 0.025
 
 
 def test_the_page_on_statistics_says_what_rounding_takes_of_what_two_seeds_differ_by() -> None:
