@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from harness.experiment.axes import Setting
 from harness.experiment.cell import Cell
-from harness.experiment.study import Arm, Block, Design, Role, Study, SweepPoint
+from harness.experiment.study import MODEL, Arm, Block, Design, Role, Study, SweepPoint
 
 Axes = Mapping[str, Sequence[Setting]]
 #: The settings in which a cell differs from its baseline.
@@ -92,7 +93,7 @@ def blocks_of(study: Study) -> Iterator[Block]:
     """One block a sweep point."""
     cells = list(cells_of(study))
     for point in study.points:
-        baseline = study.baseline.but(**point) if point else study.baseline
+        baseline = _at(study, point)
         yield Block(
             study=study.name,
             kind=study.kind,
@@ -103,6 +104,13 @@ def blocks_of(study: Study) -> Iterator[Block]:
             steps=study.steps,
             options=study.options,
         )
+
+
+def _at(study: Study, point: SweepPoint) -> Cell:
+    """The baseline at a sweep point."""
+    settings = {axis: setting for axis, setting in point.items() if axis != MODEL}
+    there = study.baseline.but(**settings) if settings else study.baseline
+    return replace(there, workload=study.models[str(point[MODEL])]) if MODEL in point else there
 
 
 def _arms(baseline: Cell, cells: Sequence[Named]) -> Iterator[Arm]:

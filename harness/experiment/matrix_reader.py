@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from harness.errors import MatrixError, suggestion
 from harness.experiment import checks
-from harness.experiment.axes import AxisTable, Setting
+from harness.experiment.axes import Axis, AxisTable, Setting
 from harness.experiment.cell import Cell, Workload
 from harness.experiment.designs import sweep_points, swept_settings
 from harness.experiment.kind_options import KindOptions, check_options
@@ -17,7 +18,7 @@ from harness.experiment.problems import Problems, shown, validate
 from harness.experiment.reader import Document
 from harness.experiment.schema import MOST_ROUNDS, MatrixShape, StudyShape, WorkloadShape
 from harness.experiment.settings import SettingsReader
-from harness.experiment.study import FEWEST_ROUNDS, Design, Study
+from harness.experiment.study import FEWEST_ROUNDS, MODEL, Design, Study
 from harness.experiment.workloads import contents_of, data_problem, model_problem
 
 #: Names go into file names, tables and pages.
@@ -53,6 +54,9 @@ class MatrixReader:
         self._options = options
         self._problems = Problems(document, MatrixError)
         self._settings = SettingsReader(axes, self._problems)
+        swept = AxisTable([*axes.values(), Axis(name=MODEL, default="", free_text=True)])
+        self._swept = SettingsReader(swept, self._problems)
+        """Of sweeps and points."""
         self._baseline: dict[str, Setting] = {}
         self._workloads: dict[str, _Entry | None] = {}
         """None: it is there, but something is wrong with it."""
@@ -123,7 +127,9 @@ class MatrixReader:
             return None
         baseline = self._cell(entry, parts)
         self._check_parts(parts, entry, baseline, rounds, whole=len(self._problems) == before)
-        return _made(name, shape, parts, baseline, rounds) if shape and len(self._problems) == before else None
+        if shape is None or len(self._problems) > before:
+            return None
+        return replace(_made(name, shape, parts, baseline, rounds), models=self._models(parts, entry.workload))
 
     def _entry(self, name: object, path: tuple[str, str]) -> _Entry | None:
         """The workload that a study names; what is no text is a matter of the shape."""
@@ -141,13 +147,14 @@ class MatrixReader:
             value = written.get(name)
             return value if isinstance(value, dict) and name not in wrong else {}
 
-        def rows(name: str) -> list[dict[str, Setting]]:
+        def rows(name: str, reader: SettingsReader) -> list[dict[str, Setting]]:
             value = written.get(name)
             listed = value if isinstance(value, list) and name not in wrong else []
-            return [self._settings.mapping(row, [*path, name, at]) for at, row in enumerate(listed)]
+            return [reader.mapping(row, [*path, name, at]) for at, row in enumerate(listed)]
 
         design = written.get("design")
-        sweep, listed = self._settings.lists(section("sweep"), [*path, "sweep"]), rows("points")
+        sweep, listed = self._swept.lists(section("sweep"), [*path, "sweep"]), rows("points", self._swept)
+        self._check_models(path, section("sweep").get(MODEL), listed)
         if sweep and listed:
             self._problems.add("a study has either sweep or points; remove one of them", [*path, "points"], key=True)
         return checks.StudyParts(
@@ -157,8 +164,24 @@ class MatrixReader:
             axes=self._settings.lists(section("axes"), [*path, "axes"]),
             sweep=sweep or swept_settings(listed),
             listed=listed,
-            combinations=rows("combinations"),
+            combinations=rows("combinations", self._settings),
         )
+
+    def _check_models(self, path: tuple[str, str], swept: object, listed: Collection[Mapping[str, Setting]]) -> None:
+        """Whether each model that the sweep or its points name can be used."""
+        named: list[tuple[object, list[str | int]]] = [(swept, [*path, "sweep", MODEL])]
+        if isinstance(swept, list):
+            named = [(model, [*path, "sweep", MODEL, at]) for at, model in enumerate(swept)]
+        named += [(point.get(MODEL), [*path, "points", at, MODEL]) for at, point in enumerate(listed)]
+        for model, place in named:
+            if isinstance(model, str) and model.strip() and (problem := model_problem(model.strip(), self._folder)):
+                self._problems.add(problem, place)
+
+    def _models(self, parts: checks.StudyParts, workload: Workload) -> dict[str, Workload]:
+        """The workload with each model that is swept."""
+        models = map(str, parts.sweep.get(MODEL, ()))
+        contents = partial(contents_of, data=workload.data, folder=self._folder)
+        return {model: replace(workload, model=model, contents=contents(model)) for model in models}
 
     def _cell(self, entry: _Entry, parts: checks.StudyParts) -> Cell:
         defaults = self._axes.defaults()

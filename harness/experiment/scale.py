@@ -1,7 +1,8 @@
 """The smoke scale: the same matrix in tiny shapes, for a machine without a GPU. It shows that the cells run.
 
 Kept of a study: its baseline and control, the first cells of its design, the ends of its sweep, and a training step of
-the user's own; any other model becomes `tiny`. Its numbers are never presented as if they were measured on a GPU.
+the user's own; any other model becomes `tiny`, so that a sweep over models is one point. Its numbers are never
+presented as if they were measured on a GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from harness.experiment.axes import Setting
 from harness.experiment.cell import Cell, Workload
 from harness.experiment.designs import blocks_of
 from harness.experiment.matrix import Matrix
-from harness.experiment.study import Arm, Block, Design, Role, Study
+from harness.experiment.study import MODEL as SWEPT_MODEL
+from harness.experiment.study import Arm, Block, Design, Role, Study, SweepPoint
 from harness.experiment.workloads import contents_of, is_step
 
 FULL, SMOKE = "full", "smoke"
@@ -87,16 +89,17 @@ def shrink(study: Study, tiny: Callable[[Workload], Workload] | None = None) -> 
     tiny = tiny or cache(_tiny)
     full = [_fewer_cells(block, study) for block in blocks_of(_shortened(study))]
     smaller = _smaller(full)
-    return [
+    shrunk = [
         replace(
             _changed(block, lambda cell: _small(cell, smaller, tiny)),
-            sweep={axis: smaller.get((axis, value), value) for axis, value in block.sweep.items()},
+            sweep=_small_point(block, smaller, tiny),
             rounds=min(study.rounds, ROUNDS),
             warmup_steps=min(study.warmup_steps, WARMUP_STEPS),
             steps=min(study.steps, STEPS),
         )
         for block in full
     ]
+    return list({block.key: block for block in shrunk}.values())  # of several models one is left
 
 
 def _shortened(study: Study) -> Study:
@@ -139,6 +142,11 @@ def _small(cell: Cell, smaller: Smaller, tiny: Callable[[Workload], Workload]) -
         for each in (cell.settings, cell.shared)
     )
     return replace(cell, workload=tiny(cell.workload), settings=settings, shared=shared)
+
+
+def _small_point(block: Block, smaller: Smaller, tiny: Callable[[Workload], Workload]) -> SweepPoint:
+    point = {axis: smaller.get((axis, value), value) for axis, value in block.sweep.items()}
+    return {**point, SWEPT_MODEL: tiny(block.baseline.cell.workload).model} if SWEPT_MODEL in point else point
 
 
 def _tiny(workload: Workload) -> Workload:

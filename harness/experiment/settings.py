@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.errors import suggestion
 from harness.experiment.axes import AxisError, AxisTable, Setting
 from harness.experiment.problems import Problems, shown
+from harness.experiment.study import MODEL
 
 #: Keys and indices that lead to a value.
 Steps = Sequence[str | int]
@@ -69,5 +70,8 @@ class SettingsReader:
         if axis in self._axes:
             return True
         hint = suggestion(axis[:80], [*besides, *self._axes], "`claimbench doctor`")
-        self._problems.add(f"unknown axis {axis!r}{hint}", [*path, axis], key=True)
+        message = f"unknown axis {axis!r}{hint}"
+        if axis == MODEL:  # two models are no technique that is compared with another
+            message = "the model is no axis: name it in the workload, or several in the study's sweep or points"
+        self._problems.add(message, [*path, axis], key=True)
         return False

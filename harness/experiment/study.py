@@ -10,10 +10,12 @@ from enum import StrEnum
 from typing import Any
 
 from harness.experiment.axes import Setting
-from harness.experiment.cell import Cell
+from harness.experiment.cell import Cell, Workload
 
 #: A sweep point: the swept axes with their settings, for example {"sequence_length": 2048}. Empty without a sweep.
 SweepPoint = Mapping[str, Setting]
+#: What a sweep may name besides axes: models, in place of the workload's.
+MODEL = "model"
 
 #: For an interval and a verdict: two trials that happen to agree give a narrow interval.
 FEWEST_ROUNDS = 3
@@ -90,6 +92,8 @@ class Study:
     """The settings to compare with the baseline, in the order of the file."""
     points: tuple[SweepPoint, ...] = ({},)
     """Every combination of the swept axes; one empty point without a sweep."""
+    models: Mapping[str, Workload] = field(default_factory=dict)
+    """Model that the points name → the workload with it."""
     combinations: tuple[Mapping[str, Setting], ...] = ()
     """Further cells, for what a design alone does not make (two axes at once)."""
     rounds: int = 5

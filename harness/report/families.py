@@ -1,11 +1,16 @@
-"""Which sweep points form a line: along one axis with the others fixed, or along the length at a fixed token count."""
+"""Which sweep points form a line: along one axis with the others fixed, or along the length at a fixed token count.
+
+Models stand in order of their parameters, one place apart.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from harness.experiment.study import MODEL
 from harness.judgement.judged import BlockResult
+from harness.judgement.quantities import numeric
 from harness.report import formats
 
 LENGTH, BATCH = "sequence_length", "batch_size"
@@ -20,6 +25,16 @@ class Family:
     """`alone`: only the axis changes; `tokens`: length and batch change, their product does not."""
     fixed: str
     blocks: tuple[BlockResult, ...]
+    models: Mapping[str, int] = field(default_factory=dict)
+    """Model → its place, where `axis` is the model."""
+
+    def place(self, block: BlockResult) -> float:
+        """Where a block stands along the axis."""
+        return _place(block, self.axis, self.models)
+
+    def label(self, block: BlockResult) -> str:
+        """What stands at its place: `1024`, `gpt2-350m`."""
+        return str(block.sweep[MODEL]) if self.axis == MODEL else f"{self.place(block):g}"
 
 
 def families(blocks: Sequence[BlockResult]) -> tuple[tuple[Family, ...], ...]:
@@ -31,10 +46,18 @@ def families(blocks: Sequence[BlockResult]) -> tuple[tuple[Family, ...], ...]:
     for block in blocks:
         for key in _keys(block):
             found.setdefault(key, []).append(block)
+    models = _by_size(blocks)
     every = [
-        Family(axis=axis, kind=kind, fixed=fixed, blocks=_ordered(axis, members))
-        for (axis, kind, fixed), members in found.items() if len({float(each.sweep[axis]) for each in members}) > 1
-    ]  # fmt: skip
+        Family(
+            axis=axis,
+            kind=kind,
+            fixed=fixed,
+            blocks=_ordered(axis, members, models),
+            models=models if axis == MODEL else {},
+        )
+        for (axis, kind, fixed), members in found.items()
+        if len({_place(each, axis, models) for each in members}) > 1
+    ]
     long = [family for family in every if len(family.blocks) > 2]
     groups: dict[tuple[str, str], list[Family]] = {}
     for family in long or every:
@@ -46,7 +69,7 @@ def _keys(block: BlockResult) -> list[tuple[str, str, str]]:
     device = block.device
     keys = []
     for axis, value in block.sweep.items():
-        if _number(value):
+        if _number(value) or axis == MODEL:
             rest = {name: each for name, each in block.sweep.items() if name != axis}
             keys.append((axis, "alone", _described(rest, device)))
     length, batch = block.sweep.get(LENGTH), block.sweep.get(BATCH)
@@ -60,8 +83,23 @@ def _described(rest: Mapping[str, object], device: str) -> str:
     return ", ".join([*(f"{formats.axis_name(name)} {value}" for name, value in rest.items()), device])
 
 
-def _ordered(axis: str, blocks: Sequence[BlockResult]) -> tuple[BlockResult, ...]:
-    return tuple(sorted(blocks, key=lambda block: float(block.sweep[axis])))
+def _ordered(axis: str, blocks: Sequence[BlockResult], models: Mapping[str, int]) -> tuple[BlockResult, ...]:
+    return tuple(sorted(blocks, key=lambda block: _place(block, axis, models)))
+
+
+def _place(block: BlockResult, axis: str, models: Mapping[str, int]) -> float:
+    return float(models[str(block.sweep[MODEL])] if axis == MODEL else block.sweep[axis])
+
+
+def _by_size(blocks: Sequence[BlockResult]) -> dict[str, int]:
+    """Swept models in order of the most parameters that a trial of theirs counted; one without any comes last."""
+    sizes: dict[str, float] = {}
+    for block in (each for each in blocks if MODEL in each.sweep):
+        model = str(block.sweep[MODEL])
+        totals = [numeric(trial.parameters.get("total")) for arm in block.arms for trial in arm.trials]
+        sizes[model] = max([sizes.get(model, 0.0), *(total for total in totals if total)])
+    order = sorted(sizes, key=lambda model: (sizes[model] == 0.0, sizes[model], model))
+    return {model: place for place, model in enumerate(order, start=1)}
 
 
 def _cover(groups: Sequence[Sequence[Family]]) -> tuple[tuple[Family, ...], ...]:

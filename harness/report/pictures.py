@@ -44,24 +44,28 @@ def sweep_picture(claims: Sequence[tuple[Verdict, Bounds]], sweep: Sweep, galler
         curves.sweep, lines=[*lines, *beyond], bands=bands,
         x_label=formats.axis_name(sweep.axis), y_label=sweep.metric.meaning,
         neutral=sweep.metric.neutral, percent=sweep.metric.unit == "share",
+        names={point.x: point.label for curve in shown for point in curve.points if point.label},
     )  # fmt: skip
     where = f"{formats.axis_name(sweep.axis)}{f' at {sweep.fixed}' if sweep.fixed else ''}"
     points = [point for curve in shown for point in curve.points]
     wide = any(is_wide(sweep.metric, Interval(value=each.value, low=each.low, high=each.high)) for each in points)
     intervals = ", with 95% intervals" if wide else ""
+    elsewhere = "" if sweep.study in {verdict.study for verdict, _ in claims} else sweep.study
+    where += f" in study {elsewhere}" if elsewhere else ""
     caption = f"{names}: {sweep.metric.meaning}, by {where}{intervals}; claimed range as a band."
     if beyond:
         caption += " Dotted: extrapolated by the form that fits best."
     fixed = formats.slug(sweep.fixed) if sweep.fixed else ""
     labels = [each.name for each in (*lines, *beyond)] + [band.label for band in bands]
     size = (WIDTH, 3.7 + style.legend_inches(labels, WIDTH))
-    return gallery.draw(f"sweep-{names}-{sweep.axis}-{fixed}", caption, drawing, size=size)
+    apart = f"{elsewhere}-" if elsewhere else ""
+    return gallery.draw(f"sweep-{names}-{apart}{sweep.axis}-{fixed}", caption, drawing, size=size)
 
 
 def extrapolated(verdict: Verdict, sweep: Sweep) -> list[curves.Line]:
     """From the last measured number of devices on, where judging has predicted more."""
     own = [curve for curve in sweep.curves if curve.primary and curve.points and curve.device == verdict.device]
-    if sweep.axis != "devices" or len(own) != 1:
+    if sweep.axis != "devices" or sweep.study != verdict.study or len(own) != 1:
         return []
     last = own[0].points[-1]
     more = {float(devices): each["ratio"] for devices, each in (verdict.details.get("predictions") or {}).items()}

@@ -26,6 +26,13 @@ class Point:
     high: float | None
     different: bool = False
     """Parity fails here, so that nothing holds."""
+    label: str = ""
+    """What stands at `x` where that is no number of the axis: a model."""
+
+    @property
+    def at(self) -> str:
+        """The value of the axis, in words."""
+        return self.label or f"{self.x:g}"
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -74,7 +81,7 @@ def sweeps_of(claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> tu
 
 def _sweep(claim: Claim, metric: Metric, group: Sequence[Family], curves: Sequence[Curve]) -> Sweep:
     axis = group[0].axis
-    named = len(curves) > 1
+    named = len(curves) > 1 or not curves[0].primary
     sentences = (where_it_holds(curve, axis, metric, claim.bounds, named=named) for curve in curves)
     fixed = "; ".join(_own_words(family) for family in group) if len(group) == 1 else ""
     return Sweep(
@@ -99,7 +106,7 @@ def where_it_holds(curve: Curve, axis: str, metric: Metric, bounds: Bounds, *, n
 
 
 def _where(points: Sequence[Point], inside: Sequence[bool | None], axis: str) -> str:
-    first, last = f"{points[0].x:g}", f"{points[-1].x:g}"
+    first, last = points[0].at, points[-1].at
     held = [index for index, each in enumerate(inside) if each is True]
     if not held:
         sure = "for certain " if None in inside else ""
@@ -108,12 +115,12 @@ def _where(points: Sequence[Point], inside: Sequence[bool | None], axis: str) ->
         return f"at every {axis} measured ({first} to {last})"
     contiguous = held == list(range(held[0], held[-1] + 1))
     if contiguous and held[-1] == len(points) - 1 and len(held) > 1:
-        return f"from {axis} {points[held[0]].x:g} upward"
+        return f"from {axis} {points[held[0]].at} upward"
     if contiguous and held[0] == 0 and len(held) > 1:
-        return f"up to {axis} {points[held[-1]].x:g}"
+        return f"up to {axis} {points[held[-1]].at}"
     if contiguous and len(held) > 1:
-        return f"from {axis} {points[held[0]].x:g} to {points[held[-1]].x:g}"
-    return f"at {axis} {_and([f'{points[index].x:g}' for index in held])} only"
+        return f"from {axis} {points[held[0]].at} to {points[held[-1]].at}"
+    return f"at {axis} {_and([points[index].at for index in held])} only"
 
 
 def _inside(point: Point, bounds: Bounds) -> bool | None:
@@ -131,9 +138,9 @@ def _inside(point: Point, bounds: Bounds) -> bool | None:
 def _place(point: Point, metric: Metric, bounds: Bounds) -> str:
     if _inside(point, bounds) is None:
         undecided = measured(metric, Interval(value=point.value, low=point.low, high=point.high), bounds)
-        return f"at {point.x:g} it is {undecided} (undecided)"
+        return f"at {point.at} it is {undecided} (undecided)"
     different = " (fast but different)" if point.different else ""
-    return f"at {point.x:g} it is {number(metric, point.value, bounds)}{different}"
+    return f"at {point.at} it is {number(metric, point.value, bounds)}{different}"
 
 
 def _most_telling(points: Sequence[Point]) -> Sequence[Point]:
@@ -149,14 +156,15 @@ def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Fam
     points, absent = [], []
     sites = one_a_point(cell, claim.baseline, family.blocks).values()
     # of several at one value (in the smoke scale too) the last one stands
-    best = {float(site.block.sweep[family.axis]): site.block for site in sorted(sites, key=worth)}
+    best = {family.place(site.block): site.block for site in sorted(sites, key=worth)}
     for x, block in sorted(best.items(), key=lambda each: each[0]):
         read = reading(block, cell, dict(claim.baseline), metric, claim.view)
         found = read.interval
         if found is not None:
-            points.append(Point(x=x, value=found.value, low=found.low, high=found.high, different=read.different))
+            points.append(Point(x=x, value=found.value, low=found.low, high=found.high, different=read.different,
+                                label=family.label(block) if family.models else ""))  # fmt: skip
         elif read.absent:
-            absent.append(f"{x:g} ({read.absent})")
+            absent.append(f"{family.label(block)} ({read.absent})")
     devices = {other.blocks[0].device for other in group}
     fixed = family.fixed if len(devices) > 1 else _own_words(family)
     name = show_settings(cell) if len(group) == 1 else f"{show_settings(cell)} ({fixed})"
@@ -170,14 +178,14 @@ def _own_words(family: Family) -> str:
 
 
 def _table(claim: Claim, axis: str, fixed: str, metric: Metric, curves: Sequence[Curve]) -> Table:
-    xs = sorted({point.x for curve in curves for point in curve.points})
+    xs = dict(sorted((point.x, point.at) for curve in curves for point in curve.points))
     rows = []
     for curve in curves:
         at = {point.x: point for point in curve.points}
         rows.append((curve.name, *(_cell(metric, at.get(x), claim.bounds) for x in xs)))
     at_fixed = f" at {fixed}" if fixed else ""
     return Table(
-        caption=f"{metric.meaning}, by {formats.axis_name(axis)}{at_fixed}", columns=("cell", *(f"{x:g}" for x in xs)),
+        caption=f"{metric.meaning}, by {formats.axis_name(axis)}{at_fixed}", columns=("cell", *xs.values()),
         rows=tuple(rows), numeric=frozenset(range(1, len(xs) + 1)),
     )  # fmt: skip
 

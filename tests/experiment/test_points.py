@@ -61,6 +61,13 @@ def test_a_sweep_over_the_same_axes_is_every_combination(tmp_path: Path) -> None
         ("points: {batch_size: 2}", "8:13", "must be a list"),
         ("points: [{attention: sdpa}]", "7:12", "attention stands in axes and in sweep"),
         ("points: [{batch_size: 2}]\n    sweep: {batch_size: [4]}", "8:5", "either sweep or points"),
+        ("points: [{model: tiny}, {model: tini}]", "8:37", "unknown model 'tini'; did you mean 'tiny'?"),
+        ("sweep: {model: tini}", "8:20", "unknown model 'tini'; did you mean 'tiny'?"),
+        ("sweep: {model: [tiny, gpt.json]}", "8:27", "there is no file gpt.json beside the matrix"),
+        ("sweep: {model: [tiny, tiny]}", "8:27", "stands in the list twice"),
+        ("sweep: {model: [8]}", "8:21", "model: 8 is not a setting (text)"),
+        ("combinations: [{model: tiny}]", "8:21", "the model is no axis: name it in the workload, or several in the"),
+        ("baseline: {model: tiny}", "8:16", "the model is no axis"),
     ],
 )
 def test_what_is_wrong_with_a_point_is_said_at_its_place(tmp_path: Path, points: str, place: str, words: str) -> None:
@@ -68,3 +75,30 @@ def test_what_is_wrong_with_a_point_is_said_at_its_place(tmp_path: Path, points:
         read(tmp_path, points)
     assert f"matrix.yaml:{place}: " in str(error.value)
     assert words in str(error.value)
+
+
+def test_a_sweep_over_models_replaces_that_of_the_workload(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    blocks = list(read(tmp_path, "sweep: {model: [mine.json, tiny-gpt2, tiny], batch_size: 2}").blocks())
+    assert [dict(block.sweep) for block in blocks] == [
+        {"model": "mine.json", "batch_size": 2},
+        {"model": "tiny-gpt2", "batch_size": 2},
+        {"model": "tiny", "batch_size": 2},
+    ]
+    for block in blocks:
+        assert {arm.cell.workload.model for arm in block.arms} == {block.sweep["model"]}
+        assert all(arm.cell["batch_size"] == 2 and "model" not in arm.cell.settings for arm in block.arms)
+    assert len({block.key for block in blocks}) == 3
+    (mine, *_), text = blocks, '{"model_type": "gpt2", "n_layer": 2}'
+    (tmp_path / "mine.json").write_text(text, encoding="utf-8")
+    edited = next(read(tmp_path, "sweep: {model: [mine.json], batch_size: 2}").blocks())
+    assert edited.sweep == mine.sweep
+    assert edited.key != mine.key, "trials of an edited file stand apart"
+
+
+def test_a_model_that_is_not_swept_leaves_keys_as_they_were(tmp_path: Path) -> None:
+    """Of a block that is stored: naming its model in the workload is what it was."""
+    (plain,) = read(tmp_path, "steps: 30").blocks()
+    (named,) = read(tmp_path, "sweep: {model: tiny}").blocks()
+    assert plain.baseline.cell.key == named.baseline.cell.key
+    assert plain.key == "3cd1c079db2acec9"

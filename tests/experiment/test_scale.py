@@ -128,6 +128,14 @@ def test_of_several_swept_axes_the_first_and_the_last_point_are_kept(read: Read)
     ]
 
 
+def test_of_a_sweep_over_models_one_point_is_left_for_every_other_axis(read: Read) -> None:
+    study = "  a: {workload: big, axes: {attention: flash2}, sweep: %s}\n"
+    assert [block.sweep for block in smoke(read, study % "{model: [llama-1b, gpt2-124m]}")] == [{"model": "tiny"}]
+    both = smoke(read, study % "{model: [llama-1b, gpt2-124m], batch_size: [8, 16]}")
+    assert [block.sweep for block in both] == [{"model": "tiny", "batch_size": 2}, {"model": "tiny", "batch_size": 4}]
+    assert {arm.cell.workload.model for block in both for arm in block.arms} == {"tiny"}
+
+
 @pytest.mark.parametrize(
     ("axis", "settings", "expected"),
     [

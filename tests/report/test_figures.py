@@ -298,13 +298,14 @@ def test_a_long_label_at_the_side_is_not_cut_off() -> None:
     [([1, 2], [2, 8, 64]), ([1, 8], [8, 64]), ([1, 16], [16, 64]), ([1, 64], [])],
 )
 def test_a_limit_goes_on_from_the_last_measured_point(measured: list[float], beyond: list[float]) -> None:
-    verdict = verdict_on(make_claim(form="limit", range=None, limit=4), [])
+    verdict = verdict_on(make_claim(form="limit", range=None, limit=4, study="zero"), [])
     verdict = replace(verdict, device="H100", details={"predictions": {"8": {"ratio": 3.0}, "64": {"ratio": 3.8}}})
     found = extrapolated(verdict, swept(measured))
     assert [list(line.xs) for line in found] == ([beyond] if beyond else [])
     assert all(line.dotted and line.ys[0] == measured[-1] / 2 for line in found)
     assert extrapolated(replace(verdict, details={}), swept(measured)) == []
     assert extrapolated(verdict, swept(measured, axis="batch_size")) == []
+    assert extrapolated(replace(verdict, study="scaling"), swept(measured)) == [], "a further study's curve"
     both = swept(measured)
     other = replace(both.curves[0], device="H200", points=both.curves[0].points[:1])
     assert extrapolated(verdict, replace(both, curves=(other, *both.curves))) == found, "of the verdict's own device"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from harness.judgement.blocks import compare
 from harness.judgement.claims import Claim
@@ -17,6 +18,7 @@ from harness.judgement.words import Bounds
 from harness.report.contradictions import Contradiction, bounds_on, contradictions
 from harness.report.details import details
 from harness.report.families import families
+from harness.report.figures import curves
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
 from harness.report.measure import Reading, measured
@@ -28,6 +30,7 @@ from harness.results.record import Record
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import make_claim, make_claims, study
 from tests.records import CellShape, make_records
+from tests.report.reading import Sketches
 
 SPEEDUP = METRICS["speedup"]
 
@@ -105,6 +108,55 @@ def test_a_plain_sweep_is_one_line_in_order_of_its_values() -> None:
 def test_length_and_batch_that_keep_the_tokens_are_one_line() -> None:
     points = [block(sequence_length=length, batch_size=8192 // length) for length in (512, 1024, 2048)]
     assert lines(*points) == [[("sequence_length", "8192 tokens a batch, GPU", [512, 1024, 2048])]]
+
+
+def of_models(*models: tuple[str, int], batch_size: int | None = None) -> list[Record]:
+    """A block of each model with its parameters, whose cell is 1.9x, 1.8x, … as fast; 0: no trial counted them."""
+    found: list[Record] = []
+    for index, (model, parameters) in enumerate(models):
+        shape = CellShape(settings={"precision": "bf16"}, ratio=1.9 - index / 10)
+        sweep = {"model": model} if batch_size is None else {"batch_size": batch_size, "model": model}
+        found += [
+            replace(each, sweep=sweep, model=model, block=f"{each.block}-{index}-{batch_size}",
+                    parameters={"total": parameters} if parameters else {})
+            for each in make_records([study(shape)], rounds=3)
+        ]  # fmt: skip
+    return found
+
+
+def test_models_stand_in_order_of_their_parameters() -> None:
+    records = of_models(("large", 9), ("unknown", 0), ("small", 1), ("middle", 5))
+    it = make_claim(range=[1.75, 2], at={"model": "small"})
+    judged = judge(records, make_claims(it))
+    (sweep,) = sweeps_of(it, SPEEDUP, judged.blocks)
+    (along,) = sweep.curves
+    assert [(point.x, point.at) for point in along.points] == [
+        (1, "small"),
+        (2, "middle"),
+        (3, "large"),
+        (4, "unknown"),
+    ]
+    assert [round(point.value, 1) for point in along.points] == [1.7, 1.6, 1.9, 1.8]
+    assert sweep.table.columns == ("cell", "small", "middle", "large", "unknown")
+    assert sweep.sentences == ("Holds from model large upward; at small it is 1.68x, at middle it is 1.59x.",)
+    sketches, figure = Sketches(), Figure()
+    picture = sweep_picture([(judged.verdicts[0], it.bounds)], sweep, sketches.gallery())
+    assert picture is not None
+    assert "by model, with 95% intervals" in picture.caption
+    curves.sweep(figure, **sketches.data("sweep-"))
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["small", "middle", "large", "unknown"]
+    assert list(axes.get_xticks()) == [0, 1, 2, 3], "one place apart"
+    assert axes.get_xlabel() == "model"
+
+
+def test_a_sweep_over_models_and_batches_is_a_line_for_each_model() -> None:
+    records = [each for size in (8, 16) for each in of_models(("a", 1), ("b", 2), batch_size=size)]
+    it = make_claim(range=[1, 2], at={"model": "a", "batch_size": 8})
+    (sweep,) = sweeps_of(it, SPEEDUP, judge(records, make_claims(it)).blocks)
+    assert sweep.axis == "batch_size"
+    assert [curve.name for curve in sweep.curves] == ["precision=bf16 (model a)", "precision=bf16 (model b)"]
+    assert [point.at for point in sweep.curves[0].points] == ["8", "16"]
 
 
 def test_a_cross_of_points_is_shown_as_its_two_lines() -> None:

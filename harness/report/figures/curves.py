@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: Letters of a label that go up the side of a figure.
-LABEL = 34
+#: Letters of a label that go up the side of a figure, and of all those under it that stand level.
+LABEL, BESIDE = 34, 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,21 +68,28 @@ def sweep(
     y_label: str,
     neutral: float | None,
     percent: bool,
+    names: Mapping[float, str] | None = None,
 ) -> None:
     """Curves over a logarithmic axis (values of a sweep double), the claimed ranges as bands behind them.
+
+    With `names` the values are places one beside the other, and each has its name.
 
     A 0, which such an axis does not have, makes its values places one beside the other. No line comes from it: between
     nothing and the least of something anything may be.
     """
     axes = figure.subplots()
     xs = sorted({x for each in lines for x in each.xs})
-    if xs[0] > 0:
+    doubling = xs[0] > 0 and not names
+    if doubling:
         axes.set_xscale("log", base=2)
-    places = {x: x if xs[0] > 0 else float(place) for place, x in enumerate(xs)}
+    places = {x: x if doubling else float(place) for place, x in enumerate(xs)}
     for index, each in enumerate(lines):
         alone = sum(x <= 0 for x in each.xs)
         _line(axes, index, replace(each, xs=[places[x] for x in each.xs]), alone)
-    axes.set_xticks(list(places.values()), [f"{x:g}" for x in xs])
+    labels = [(names or {}).get(x, f"{x:g}") for x in xs]
+    axes.set_xticks(list(places.values()), labels)
+    if sum(map(len, labels)) > BESIDE:
+        axes.tick_params(axis="x", labelrotation=20)
     axes.minorticks_off()
     _neutral(axes, neutral)
     _bands(axes, bands)
