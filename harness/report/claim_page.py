@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -47,6 +47,21 @@ class Reference:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Further:
+    """A further study that explains a claim, and the claim along its sweep, where it has one with the claim's cells."""
+
+    study: str
+    anchor: str
+    sweeps: tuple[tuple[Sweep, Picture | None], ...]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Where the claim holds there: `In study compile-batch: holds at batch size 1 only; …`."""
+        every = (sentence for sweep, _ in self.sweeps for sentence in sweep.sentences)
+        return [f"In study {self.study}: {sentence[0].lower()}{sentence[1:]}" for sentence in every]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClaimPage:
     """All that the page shows of one claim."""
 
@@ -75,6 +90,8 @@ class ClaimPage:
     """Where the time of a step went, baseline first."""
     details: tuple[Detail, ...]
     sweeps: tuple[tuple[Sweep, Picture | None], ...]
+    see: tuple[Further, ...]
+    """Those that were run of the claim's further studies."""
     losses: Picture | None = None
     losses_at: str = ""
     """The anchor of the section where the same loss curves stand already; empty where they stand here."""
@@ -90,7 +107,8 @@ def claim_pages(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple
         claim = claims.claims[verdict.claim]
         own = blocks.get(claim.study, [])
         primary = primary_block(claim, verdict, own)
-        built.append((_page(verdict, claims, own, primary, gallery), primary))
+        further = {study: blocks[study] for study in claim.see if study in blocks}
+        built.append((_page(verdict, claims, own, gallery, primary=primary, further=further), primary))
     return tuple(_with_losses(built, gallery))
 
 
@@ -118,13 +136,13 @@ def metric_of(claim: Claim) -> Metric | None:
 
 
 def _page(
-    verdict: Verdict, claims: Claims, blocks: Sequence[BlockResult], primary: BlockResult | None, gallery: Gallery
-) -> ClaimPage:
+    verdict: Verdict, claims: Claims, blocks: Sequence[BlockResult], gallery: Gallery, *,
+    primary: BlockResult | None, further: Mapping[str, Sequence[BlockResult]],
+) -> ClaimPage:  # fmt: skip
     claim = claims.claims[verdict.claim]
     metric = metric_of(claim)
     group = [primary] if primary else []
     arms = _arms(claim, primary)
-    sweeps = sweeps_beside(verdict, claim, metric, blocks)
     return ClaimPage(
         claim=claim, verdict=verdict, look=LOOKS[verdict.word], rank=rank(verdict.word),
         anchor=anchor_of(verdict.claim),
@@ -132,14 +150,38 @@ def _page(
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
         quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict, primary),
         metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
-        study_anchor=f"study-{formats.slug(claim.study)}" if blocks else "",
+        study_anchor=_study_anchor(claim.study) if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
         memory=tables.memory_table(group), figures=tables.figures_table(group),
         evidence=proof.evidence_table(arms), parity=proof.parity_table(arms),
         why=why_table([*_baseline(primary), *_compared_with(claim, primary, arms), *arms]),
         details=details(verdict, metric),
-        sweeps=tuple((sweep, sweep_picture([(verdict, _band(claim))], sweep, gallery)) for sweep in sweeps),
+        sweeps=_drawn(verdict, claim, sweeps_beside(verdict, claim, metric, blocks), gallery),
+        see=tuple(_further(verdict, claim.model_copy(update={"study": study}), metric, found, gallery)
+                  for study, found in further.items()),
     )  # fmt: skip
+
+
+def _study_anchor(study: str) -> str:
+    return f"study-{formats.slug(study)}"
+
+
+def _drawn(
+    verdict: Verdict, claim: Claim, sweeps: Sequence[Sweep], gallery: Gallery
+) -> tuple[tuple[Sweep, Picture | None], ...]:
+    return tuple((sweep, sweep_picture([(verdict, _band(claim))], sweep, gallery)) for sweep in sweeps)
+
+
+def _further(
+    verdict: Verdict, there: Claim, metric: Metric | None, blocks: Sequence[BlockResult], gallery: Gallery
+) -> Further:
+    """`there`: the claim as if it were about the further study, whose blocks these are."""
+    sweeps = [
+        replace(sweep, table=replace(sweep.table, caption=f"{sweep.table.caption}, in study {there.study}"))
+        for sweep in sweeps_beside(verdict, there, metric, blocks)
+    ]
+    anchor = _study_anchor(there.study)
+    return Further(study=there.study, anchor=anchor, sweeps=_drawn(verdict, there, sweeps, gallery))
 
 
 def sweeps_beside(

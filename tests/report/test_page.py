@@ -22,7 +22,7 @@ from harness.report.tables import notes, studies, study_table
 from harness.trial.outcome import Outcome
 from tests.judgement.claiming import CELL, make_claim, make_claims, study
 from tests.judgement.test_several_cells import limit, sharded
-from tests.records import CPU, CellShape, make_records
+from tests.records import CPU, CellShape, StudyShape, make_records
 from tests.report import samples
 from tests.report.reading import Sketches, see
 from tests.report.test_why import with_breakdown
@@ -366,6 +366,31 @@ def test_a_limit_is_drawn_as_a_line_beside_its_curve() -> None:
     known, sketches = make_claims(limit()), Sketches()
     claim_pages(judge(sharded((4, 12), (1, 2, 4)), known), known, sketches.gallery())
     assert [(band.low, band.high) for band in sketches.data("sweep-")["bands"]] == [(4, 4)]
+
+
+def test_further_studies_that_ran_are_linked_and_the_claim_is_shown_along_their_sweeps() -> None:
+    """A claim on compilation said nothing of its studies over the batch and the model."""
+    further = StudyShape(name="longer", cells=[CellShape(settings=CELL, ratio=1.2)], sweep=("batch_size", (8, 16)))
+    other = StudyShape(name="others", cells=[CellShape(settings={"precision": "tf32"}, ratio=1.2)])
+    records = make_records([study(), further, other], rounds=3)
+    it = make_claim(range=[1.7, 1.8], see=["longer", "others", "not-run"])
+    sketches = Sketches()
+    (page,) = claim_pages(judge(records, make_claims(it)), make_claims(it), sketches.gallery())
+    assert page.sweeps == (), "its own study sweeps nothing"
+    assert [(each.study, each.anchor, len(each.sweeps)) for each in page.see] == [
+        ("longer", "study-longer", 1), ("others", "study-others", 0)
+    ]  # fmt: skip
+    longer, others = page.see
+    assert longer.sentences == [
+        "In study longer: holds at no batch size measured (8 to 16); at 8 it is 1.21x, at 16 it is 1.18x."
+    ]
+    assert others.sentences == []
+    ((sweep, picture),) = longer.sweeps
+    assert sweep.study == "longer"
+    assert picture is not None
+    assert "by batch size in study longer" in picture.caption
+    assert picture.file == "sweep-it-longer-batch-size"
+    assert sweep.table.caption.endswith(", by batch size, in study longer")
 
 
 def test_what_was_judged_in_the_smoke_scale_names_it_and_the_point_that_ran(tmp_path: Path) -> None:
