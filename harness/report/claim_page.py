@@ -56,9 +56,14 @@ class Further:
 
     @property
     def sentences(self) -> list[str]:
-        """Where the claim holds there: `In study compile-batch: holds at batch size 1 only; …`."""
+        """Where the claim holds there: `In study compile-batch, compile=default: holds at batch size 1 only; …`."""
         every = (sentence for sweep, _ in self.sweeps for sentence in sweep.sentences)
-        return [f"In study {self.study}: {sentence[0].lower()}{sentence[1:]}" for sentence in every]
+        return [f"In study {self.study}{_after_a_name(each)}" for each in every]
+
+
+def _after_a_name(sentence: str) -> str:
+    """`: holds at …`; `, compile=default: holds at …` where it begins with a cell, not the claim's own."""
+    return f": h{sentence[1:]}" if sentence.startswith("Holds") else f", {sentence}"
 
 
 @dataclass(frozen=True, kw_only=True)

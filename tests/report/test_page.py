@@ -375,6 +375,7 @@ def test_further_studies_that_ran_are_linked_and_the_claim_is_shown_along_their_
     records = make_records([study(), further, other], rounds=3)
     it = make_claim(range=[1.7, 1.8], see=["longer", "others", "not-run"])
     sketches = Sketches()
+    also = make_claim(range=[1.7, 1.8], cell={"precision": "tf32"}, also=[CELL], see=["longer"])
     (page,) = claim_pages(judge(records, make_claims(it)), make_claims(it), sketches.gallery())
     assert page.sweeps == (), "its own study sweeps nothing"
     assert [(each.study, each.anchor, len(each.sweeps)) for each in page.see] == [
@@ -385,6 +386,9 @@ def test_further_studies_that_ran_are_linked_and_the_claim_is_shown_along_their_
         "In study longer: holds at no batch size measured (8 to 16); at 8 it is 1.21x, at 16 it is 1.18x."
     ]
     assert others.sentences == []
+    (page,) = claim_pages(judge(records, make_claims(also)), make_claims(also), sketches.gallery())
+    (named,) = page.see[0].sentences
+    assert named.startswith("In study longer, precision=bf16: holds at no batch size measured (8 to 16); ")
     ((sweep, picture),) = longer.sweeps
     assert sweep.study == "longer"
     assert picture is not None
