@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from harness.errors import MatrixError, suggestion
@@ -179,9 +178,10 @@ class MatrixReader:
 
     def _models(self, parts: checks.StudyParts, workload: Workload) -> dict[str, Workload]:
         """The workload with each model that is swept."""
-        models = map(str, parts.sweep.get(MODEL, ()))
-        contents = partial(contents_of, data=workload.data, folder=self._folder)
-        return {model: replace(workload, model=model, contents=contents(model)) for model in models}
+        return {
+            model: replace(workload, model=model, contents=contents_of(model, workload.data, self._folder))
+            for model in map(str, parts.sweep.get(MODEL, ()))
+        }
 
     def _cell(self, entry: _Entry, parts: checks.StudyParts) -> Cell:
         defaults = self._axes.defaults()

@@ -139,6 +139,11 @@ def _moved(changed: Sequence[str]) -> str:
     return next((axis for axis in (*BATCH_AXES, "parallel", "zero", "precision") if axis in changed), "batch")
 
 
+def tolerance_of(cell: Mapping[str, Setting]) -> float:
+    """How far rounding alone carries the losses of a cell from those of a baseline at the same precision, nats."""
+    return TOLERANCE_NATS.get(str(cell.get("precision", "fp32")), TOLERANCE_HALF_NATS)
+
+
 def loss_gap(first: Sequence[float], second: Sequence[float]) -> float:
     """Mean distance of two loss curves over their common steps, nats; infinite where one has diverged.
 
@@ -229,7 +234,7 @@ def _bound(demand: Demand, cell: Mapping[str, Setting], losses: LossPairs) -> _B
         return _Bound(margin, f"{allowed}, since {losses.chance}")
     if demand is not Demand.EXACT:
         return _bound_by_seeds(losses.seed_gap, ROUNDING_SHARE if demand is Demand.ROUNDING else 1.0)
-    margin = TOLERANCE_NATS.get(str(cell.get("precision", "fp32")), TOLERANCE_HALF_NATS)  # the baseline's own
+    margin = tolerance_of(cell)
     why = "where the arithmetic must not change"
     control = [gap for pair in losses.control if math.isfinite(gap := loss_gap(*pair))]
     typical = median(control) if control else 0.0

@@ -54,17 +54,6 @@ class Further:
     anchor: str
     sweeps: tuple[tuple[Sweep, Picture | None], ...]
 
-    @property
-    def sentences(self) -> list[str]:
-        """Where the claim holds there: `In study compile-batch, compile=default: holds at batch size 1 only; …`."""
-        every = (sentence for sweep, _ in self.sweeps for sentence in sweep.sentences)
-        return [f"In study {self.study}{_after_a_name(each)}" for each in every]
-
-
-def _after_a_name(sentence: str) -> str:
-    """`: holds at …`; `, compile=default: holds at …` where it begins with a cell, not the claim's own."""
-    return f": h{sentence[1:]}" if sentence.startswith("Holds") else f", {sentence}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimPage:
@@ -155,20 +144,19 @@ def _page(
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
         quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict, primary),
         metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
-        study_anchor=_study_anchor(claim.study) if blocks else "",
+        study_anchor=tables.study_anchor(claim.study) if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
         memory=tables.memory_table(group), figures=tables.figures_table(group),
         evidence=proof.evidence_table(arms), parity=proof.parity_table(arms),
         why=why_table([*_baseline(primary), *_compared_with(claim, primary, arms), *arms]),
         details=details(verdict, metric),
         sweeps=_drawn(verdict, claim, sweeps_beside(verdict, claim, metric, blocks), gallery),
-        see=tuple(_further(verdict, claim.model_copy(update={"study": study}), metric, found, gallery)
-                  for study, found in further.items()),
+        see=tuple(
+            Further(study=study, anchor=tables.study_anchor(study),
+                    sweeps=_drawn(verdict, claim, sweeps_beside(verdict, claim, metric, found, study), gallery))
+            for study, found in further.items()
+        ),
     )  # fmt: skip
-
-
-def _study_anchor(study: str) -> str:
-    return f"study-{formats.slug(study)}"
 
 
 def _drawn(
@@ -177,24 +165,12 @@ def _drawn(
     return tuple((sweep, sweep_picture([(verdict, _band(claim))], sweep, gallery)) for sweep in sweeps)
 
 
-def _further(
-    verdict: Verdict, there: Claim, metric: Metric | None, blocks: Sequence[BlockResult], gallery: Gallery
-) -> Further:
-    """`there`: the claim as if it were about the further study, whose blocks these are."""
-    sweeps = [
-        replace(sweep, table=replace(sweep.table, caption=f"{sweep.table.caption}, in study {there.study}"))
-        for sweep in sweeps_beside(verdict, there, metric, blocks)
-    ]
-    anchor = _study_anchor(there.study)
-    return Further(study=there.study, anchor=anchor, sweeps=_drawn(verdict, there, sweeps, gallery))
-
-
 def sweeps_beside(
-    verdict: Verdict, claim: Claim, metric: Metric | None, blocks: Sequence[BlockResult]
+    verdict: Verdict, claim: Claim, metric: Metric | None, blocks: Sequence[BlockResult], further: str = ""
 ) -> tuple[Sweep, ...]:
-    """The curves that a claim is held against: none where the trials are of another kind of machine than it speaks
-    of, where no figure stands beside what is claimed."""
-    return sweeps_of(claim, metric, blocks) if metric and verdict.word is not Word.NOT_COMPARABLE else ()
+    """The curves that a claim is held against, `further` as in `sweeps_of`: none where the trials are of another kind
+    of machine than it speaks of, where no figure stands beside what is claimed."""
+    return sweeps_of(claim, metric, blocks, further) if metric and verdict.word is not Word.NOT_COMPARABLE else ()
 
 
 def _band(claim: Claim) -> Bounds:

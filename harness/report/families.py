@@ -26,15 +26,15 @@ class Family:
     fixed: str
     blocks: tuple[BlockResult, ...]
     models: Mapping[str, int] = field(default_factory=dict)
-    """Model → its place, where `axis` is the model."""
+    """Swept model → its place."""
 
     def place(self, block: BlockResult) -> float:
         """Where a block stands along the axis."""
         return _place(block, self.axis, self.models)
 
     def label(self, block: BlockResult) -> str:
-        """What stands at its place: `1024`, `gpt2-350m`."""
-        return str(block.sweep[MODEL]) if self.axis == MODEL else f"{self.place(block):g}"
+        """The model at its place; empty where the place is a number of the axis itself."""
+        return str(block.sweep[MODEL]) if self.axis == MODEL else ""
 
 
 def families(blocks: Sequence[BlockResult]) -> tuple[tuple[Family, ...], ...]:
@@ -48,13 +48,7 @@ def families(blocks: Sequence[BlockResult]) -> tuple[tuple[Family, ...], ...]:
             found.setdefault(key, []).append(block)
     models = _by_size(blocks)
     every = [
-        Family(
-            axis=axis,
-            kind=kind,
-            fixed=fixed,
-            blocks=_ordered(axis, members, models),
-            models=models if axis == MODEL else {},
-        )
+        Family(axis=axis, kind=kind, fixed=fixed, blocks=_ordered(axis, members, models), models=models)
         for (axis, kind, fixed), members in found.items()
         if len({_place(each, axis, models) for each in members}) > 1
     ]

@@ -67,40 +67,54 @@ class Sweep:
     table: Table
 
 
-def sweeps_of(claim: Claim, metric: Metric, blocks: Sequence[BlockResult]) -> tuple[Sweep, ...]:
-    """The claim along each line of its study's sweep points; nothing where there are no two measured points."""
+def sweeps_of(claim: Claim, metric: Metric, blocks: Sequence[BlockResult], further: str = "") -> tuple[Sweep, ...]:
+    """The claim along each line of its study's sweep points; nothing where there are no two measured points.
+
+    Args:
+        further: the study whose blocks these are, where that is not the claim's own; words then say so.
+    """
     cells = [dict(cell) for cell in (claim.cell, *claim.also) if cell or metric.neutral is None]
     found = []
     for group in families(blocks):
         curves = [_curve(claim, metric, cell, family, group) for cell in cells for family in group]
         curves = [curve for curve in curves if len(curve.points) > 1 or (curve.points and curve.absent)]
         if any(len(curve.points) > 1 for curve in curves):
-            found.append(_sweep(claim, metric, group, curves))
+            found.append(_sweep(claim, metric, group, curves, further))
     return tuple(found)
 
 
-def _sweep(claim: Claim, metric: Metric, group: Sequence[Family], curves: Sequence[Curve]) -> Sweep:
+def _sweep(
+    claim: Claim, metric: Metric, group: Sequence[Family], curves: Sequence[Curve], further: str
+) -> Sweep:  # fmt: skip
     axis = group[0].axis
     named = len(curves) > 1 or not curves[0].primary
-    sentences = (where_it_holds(curve, axis, metric, claim.bounds, named=named) for curve in curves)
+    there = [f"In study {further}"] if further else []
+    subjects = [", ".join([*there, *([curve.name] if named else [])]) for curve in curves]
+    sentences = (where_it_holds(curve, axis, metric, claim.bounds, subject)
+                 for curve, subject in zip(curves, subjects, strict=True))  # fmt: skip
     fixed = "; ".join(_own_words(family) for family in group) if len(group) == 1 else ""
+    at = "".join([f" at {fixed}" if fixed else "", f", in study {further}" if further else ""])
     return Sweep(
-        study=claim.study, axis=axis, fixed=fixed, metric=metric, curves=tuple(curves),
+        study=further or claim.study, axis=axis, fixed=fixed, metric=metric, curves=tuple(curves),
         sentences=tuple(sentence for sentence in sentences if sentence),
-        table=_table(claim, axis, fixed, metric, curves),
+        table=_table(claim, axis, at, metric, curves),
     )  # fmt: skip
 
 
-def where_it_holds(curve: Curve, axis: str, metric: Metric, bounds: Bounds, *, named: bool = False) -> str:
-    """`Holds from sequence length 2048 upward; at 512 it is 1.05x.` Empty where the claim has no range."""
+def where_it_holds(curve: Curve, axis: str, metric: Metric, bounds: Bounds, subject: str = "") -> str:
+    """`Holds from sequence length 2048 upward; at 512 it is 1.05x.` Empty where the claim has no range.
+
+    Args:
+        subject: what holds there, where that has to be said: `compile=default`, `In study compile-batch`.
+    """
     if bounds == (None, None) or not curve.points:
         return ""
     points = sorted(curve.points, key=lambda point: point.x)
     verdicts = [_inside(point, bounds) for point in points]
     others = [point for point, inside in zip(points, verdicts, strict=True) if inside is not True]
     rest = ", ".join(_place(point, metric, bounds) for point in _most_telling(others))
-    subject = f"{curve.name}: holds" if named else "Holds"
-    text = f"{subject} {_where(points, verdicts, formats.axis_name(axis))}{f'; {rest}' if rest else ''}"
+    holds = f"{subject}: holds" if subject else "Holds"
+    text = f"{holds} {_where(points, verdicts, formats.axis_name(axis))}{f'; {rest}' if rest else ''}"
     absent = f"; no figure at {', '.join(curve.absent)}" if curve.absent else ""
     return f"{text}{absent}."
 
@@ -162,9 +176,9 @@ def _curve(claim: Claim, metric: Metric, cell: Mapping[str, object], family: Fam
         found = read.interval
         if found is not None:
             points.append(Point(x=x, value=found.value, low=found.low, high=found.high, different=read.different,
-                                label=family.label(block) if family.models else ""))  # fmt: skip
+                                label=family.label(block)))  # fmt: skip
         elif read.absent:
-            absent.append(f"{family.label(block)} ({read.absent})")
+            absent.append(f"{family.label(block) or f'{x:g}'} ({read.absent})")
     devices = {other.blocks[0].device for other in group}
     fixed = family.fixed if len(devices) > 1 else _own_words(family)
     name = show_settings(cell) if len(group) == 1 else f"{show_settings(cell)} ({fixed})"
@@ -177,15 +191,14 @@ def _own_words(family: Family) -> str:
     return family.fixed.removesuffix(family.blocks[0].device).rstrip(", ")
 
 
-def _table(claim: Claim, axis: str, fixed: str, metric: Metric, curves: Sequence[Curve]) -> Table:
+def _table(claim: Claim, axis: str, at: str, metric: Metric, curves: Sequence[Curve]) -> Table:
     xs = dict(sorted((point.x, point.at) for curve in curves for point in curve.points))
     rows = []
     for curve in curves:
-        at = {point.x: point for point in curve.points}
-        rows.append((curve.name, *(_cell(metric, at.get(x), claim.bounds) for x in xs)))
-    at_fixed = f" at {fixed}" if fixed else ""
+        found = {point.x: point for point in curve.points}
+        rows.append((curve.name, *(_cell(metric, found.get(x), claim.bounds) for x in xs)))
     return Table(
-        caption=f"{metric.meaning}, by {formats.axis_name(axis)}{at_fixed}", columns=("cell", *xs.values()),
+        caption=f"{metric.meaning}, by {formats.axis_name(axis)}{at}", columns=("cell", *xs.values()),
         rows=tuple(rows), numeric=frozenset(range(1, len(xs) + 1)),
     )  # fmt: skip
 

@@ -64,11 +64,16 @@ def studies(blocks: Iterable[BlockResult], questions: Mapping[str, str] | None =
         grouped.setdefault(block.study, []).append(block)
     return tuple(
         Study(
-            name=name, anchor=f"study-{formats.slug(name)}", question=(questions or {}).get(name, ""),
+            name=name, anchor=study_anchor(name), question=(questions or {}).get(name, ""),
             blocks=tuple(group), table=study_table(name, group), figures=figures_table(group), notes=notes(group),
         )
         for name, group in grouped.items()
     )  # fmt: skip
+
+
+def study_anchor(name: str) -> str:
+    """Where the section of a study stands in the page."""
+    return f"study-{formats.slug(name)}"
 
 
 def study_table(name: str, blocks: Sequence[BlockResult]) -> Table:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -13,14 +15,14 @@ import harness
 from harness.judgement.blocks import compare
 from harness.judgement.claims_file import read_claims
 from harness.judgement.judge import judge
+from harness.judgement.judged import BlockResult
 from harness.judgement.parity import (
     CONTROL_SHARE,
     ROUNDING_SHARE,
-    TOLERANCE_HALF_NATS,
-    TOLERANCE_NATS,
     Demand,
     demand_of,
     loss_gap,
+    tolerance_of,
 )
 from harness.judgement.same_training import loss_curves
 from harness.report import render_report
@@ -29,6 +31,12 @@ from harness.report.origin import matrices_at_hand, origin_of
 from tests.commands import ROOT
 
 EVIDENCE = sorted(path for path in (ROOT / "reports" / "evidence").iterdir() if path.is_dir() or ".jsonl" in path.name)
+
+
+@cache
+def blocks_of(card: str) -> Sequence[BlockResult]:
+    """Of the evidence of a kind of GPU."""
+    return compare(harness.read(ROOT / "reports" / "evidence" / card)).blocks
 
 
 class Idle(Studio):
@@ -94,12 +102,12 @@ def test_the_page_on_statistics_counts_the_rounds_that_a_spike_carried_off() -> 
     page = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())
     gaps: list[tuple[str, float]] = []
     for card in ("h100", "h200"):
-        for block in compare(harness.read(ROOT / "reports" / "evidence" / card)).blocks:
+        for block in blocks_of(card):
             if block.control is None or block.baseline is None:
                 continue
             again = [loss_gap(*pair) for pair in loss_curves(block.control.trials, block.baseline.trials)]
             for arm in (each for each in block.arms if each.role != "baseline"):
-                tolerance = TOLERANCE_NATS.get(str(arm.cell.get("precision", "fp32")), TOLERANCE_HALF_NATS)
+                tolerance = tolerance_of(arm.cell)
                 nearly = again and 0 < median(again) <= CONTROL_SHARE * tolerance
                 if nearly and demand_of(arm.cell, block.baseline.cell)[0] is Demand.EXACT:
                     pairs = loss_curves(arm.trials, block.baseline.trials)
@@ -116,7 +124,7 @@ def test_the_page_on_statistics_says_what_rounding_takes_of_what_two_seeds_diffe
     page = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())
     shares, at_fault = [], []
     for card in ("h100", "h200"):
-        for block in compare(harness.read(ROOT / "reports" / "evidence" / card)).blocks:
+        for block in blocks_of(card):
             for arm in (each for each in block.arms if each.role == "cell"):
                 rounding = demand_of(arm.cell, block.baseline.cell)[0] is Demand.ROUNDING if block.baseline else False
                 if not rounding or arm.parity.margin is None or arm.parity.loss_gap is None:

@@ -382,14 +382,14 @@ def test_further_studies_that_ran_are_linked_and_the_claim_is_shown_along_their_
         ("longer", "study-longer", 1), ("others", "study-others", 0)
     ]  # fmt: skip
     longer, others = page.see
-    assert longer.sentences == [
-        "In study longer: holds at no batch size measured (8 to 16); at 8 it is 1.21x, at 16 it is 1.18x."
-    ]
-    assert others.sentences == []
-    (page,) = claim_pages(judge(records, make_claims(also)), make_claims(also), sketches.gallery())
-    (named,) = page.see[0].sentences
-    assert named.startswith("In study longer, precision=bf16: holds at no batch size measured (8 to 16); ")
     ((sweep, picture),) = longer.sweeps
+    assert sweep.sentences == (
+        "In study longer: holds at no batch size measured (8 to 16); at 8 it is 1.21x, at 16 it is 1.18x.",
+    )
+    assert others.sweeps == ()
+    (page,) = claim_pages(judge(records, make_claims(also)), make_claims(also), sketches.gallery())
+    ((named, _),) = page.see[0].sweeps
+    assert named.sentences[0].startswith("In study longer, precision=bf16: holds at no batch size measured (8 to 16); ")
     assert sweep.study == "longer"
     assert picture is not None
     assert "by batch size in study longer" in picture.caption
