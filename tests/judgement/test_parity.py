@@ -302,6 +302,25 @@ def test_a_stray_among_many_rounds_is_told() -> None:
     )
 
 
+def test_a_stray_among_few_rounds_fails_and_is_told_how_many_would_tell() -> None:
+    """Measured on H200s: of 62 rounds of a monitor one ended in a spike, 0.0432 nats apart, the next at 0.00175."""
+    must = "0.002 are allowed where the arithmetic must not change"
+    one = parity_of({"workers": 4}, of_rounds([0.0432] + [0.0011] * 4, 0.0001))
+    assert (one.word, one.reason) == (
+        "fails",
+        f"the losses lie 0.0432 nats apart in 1 of 5 rounds, {must}; "
+        "a spike of the loss can do that in one round, which one of 10 may: run 10 to tell",
+    )
+    two = parity_of({"workers": 4}, of_rounds([0.05, 0.04] + [0.0011] * 3, 0.0001))
+    assert two.reason == f"the losses lie 0.05 nats apart in 2 of 5 rounds, {must}"
+    all_of_them = parity_of({"workers": 4}, of_rounds([0.05] * 5, 0.0001))
+    assert all_of_them.reason == f"the losses lie 0.05 nats apart, {must}"
+    repeats_itself = parity_of({"workers": 4}, of_rounds([0.05] + [0.0] * 4, 0.0))
+    assert repeats_itself.reason == f"the losses lie 0.05 nats apart in 1 of 5 rounds, {must}"
+    alone = parity_of({"workers": 4}, of_rounds([0.05], 0.0001))
+    assert alone.reason == f"the losses lie 0.05 nats apart, {must}"
+
+
 def test_unequal_work_is_said_with_its_axis() -> None:
     found = parity_of({"lora": 8}, losses(1.0))
     assert found.word == "not applicable: unequal work"
