@@ -12,6 +12,7 @@ from harness.judgement.metrics import Metric
 from harness.judgement.pairs import measure
 from harness.judgement.same_training import parity_at
 from harness.judgement.site import Site, machine_of, one_a_point, site_in, standing
+from harness.judgement.sweep_order import sweep_key
 from harness.judgement.verdict import decide, too_few
 
 HOLDS = frozenset({Word.CONFIRMED, Word.REACHED})
@@ -61,7 +62,8 @@ def _sites(claim: Claim, primary: Site, blocks: Sequence[BlockResult]) -> list[S
         if own is not None:  # what the verdict stands on is not shown from elsewhere
             points[show_settings(primary.block.sweep), *machine_of(primary.block)] = own
         found += points.values()
-    return sorted(found, key=lambda site: [(str(type(v)), v) for v in site.block.sweep.values()])
+    point = sweep_key([primary.block, *same])
+    return sorted(found, key=lambda site: point(site.block))
 
 
 def _point(claim: Claim, metric: Metric, site: Site) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from harness.judgement.claims import Claim, Claims, show_settings
 from harness.judgement.judged import ArmResult, BlockResult, Judgement, Verdict, Word, stands_on
 from harness.judgement.metrics import Metric, UnknownMetric, metric_named
 from harness.judgement.site import IN_SMOKE, find
+from harness.judgement.words import title
 from harness.report import formats, proof, tables
 from harness.report.details import Detail, details
 from harness.report.figures.gallery import Gallery, Picture
@@ -143,7 +144,7 @@ def _page(
         claimed=verdict.claimed if verdict.claimed not in {"", claim.statement} else formats.ABSENT,
         plot=range_plot(verdict, neutral=metric.neutral if metric else None),
         quotes=_quotes(claim, claims), places=claim.documents, comparison=_comparison(claim, metric, verdict, primary),
-        metric=f"{metric.name}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
+        metric=f"{title(metric)}: {metric.meaning}" if metric else "", contradicts=_contradicts(claim, claims),
         study_anchor=tables.study_anchor(claim.study) if blocks else "",
         measured=tables.study_table(claim.study, group) if group else None,
         memory=tables.memory_table(group), figures=tables.figures_table(group),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from harness.experiment.study import MODEL
 from harness.judgement.judged import BlockResult
-from harness.judgement.quantities import numeric
+from harness.judgement.sweep_order import models_by_size
 from harness.report import formats
 
 LENGTH, BATCH = "sequence_length", "batch_size"
@@ -46,7 +46,7 @@ def families(blocks: Sequence[BlockResult]) -> tuple[tuple[Family, ...], ...]:
     for block in blocks:
         for key in _keys(block):
             found.setdefault(key, []).append(block)
-    models = _by_size(blocks)
+    models = models_by_size(blocks)
     every = [
         Family(axis=axis, kind=kind, fixed=fixed, blocks=_ordered(axis, members, models), models=models)
         for (axis, kind, fixed), members in found.items()
@@ -83,17 +83,6 @@ def _ordered(axis: str, blocks: Sequence[BlockResult], models: Mapping[str, int]
 
 def _place(block: BlockResult, axis: str, models: Mapping[str, int]) -> float:
     return float(models[str(block.sweep[MODEL])] if axis == MODEL else block.sweep[axis])
-
-
-def _by_size(blocks: Sequence[BlockResult]) -> dict[str, int]:
-    """Swept models in order of the most parameters that a trial of theirs counted; one without any comes last."""
-    sizes: dict[str, float] = {}
-    for block in (each for each in blocks if MODEL in each.sweep):
-        model = str(block.sweep[MODEL])
-        totals = [numeric(trial.parameters.get("total")) for arm in block.arms for trial in arm.trials]
-        sizes[model] = max([sizes.get(model, 0.0), *(total for total in totals if total)])
-    order = sorted(sizes, key=lambda model: (sizes[model] == 0.0, sizes[model], model))
-    return {model: place for place, model in enumerate(order, start=1)}
 
 
 def _cover(groups: Sequence[Sequence[Family]]) -> tuple[tuple[Family, ...], ...]:

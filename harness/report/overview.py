@@ -9,6 +9,7 @@ from harness.judgement.claims import Claim, Claims
 from harness.judgement.judged import BlockResult, Judgement
 from harness.judgement.places import fits
 from harness.judgement.site import Absent, blocks_of, current
+from harness.judgement.sweep_order import natural
 from harness.report.agreement import agreement_part
 from harness.report.contradictions import Contradiction, contradictions
 from harness.report.csvs import Row
@@ -19,7 +20,6 @@ from harness.report.interactions import interactions_part
 from harness.report.leave_one_out import leave_one_out_part
 from harness.report.levels import estimator_part, targets_part
 from harness.report.noise import noise_part
-from harness.report.order import natural
 from harness.report.origin import Origin
 from harness.report.part import Part
 from harness.report.pictures import memory_picture, phases_picture

@@ -10,6 +10,7 @@ import pytest
 
 from harness.judgement.blocks import compare
 from harness.judgement.judged import BlockResult, Judgement
+from harness.judgement.sweep_order import natural
 from harness.report.csvs import cell_rows
 from harness.report.fastest import fastest_part
 from harness.report.figures.gallery import Gallery
@@ -19,7 +20,7 @@ from harness.report.frontier import front, frontier_part
 from harness.report.interactions import combinations_of, interactions_part
 from harness.report.leave_one_out import leave_one_out_part, wholes_of
 from harness.report.measure import faster
-from harness.report.order import in_reading_order, natural
+from harness.report.order import in_reading_order
 from harness.report.overview import _drawn
 from harness.report.part import Part
 from harness.report.pictures import memory_picture

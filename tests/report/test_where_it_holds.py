@@ -22,6 +22,7 @@ from harness.report.figures import curves
 from harness.report.figures.gallery import Gallery
 from harness.report.figures.studio import Studio
 from harness.report.measure import Reading, measured
+from harness.report.order import in_reading_order
 from harness.report.origin import Origin
 from harness.report.pictures import sweep_picture
 from harness.report.reproduce import ANY
@@ -148,6 +149,16 @@ def test_models_stand_in_order_of_their_parameters() -> None:
     assert [label.get_text() for label in axes.get_xticklabels()] == ["small", "middle", "large", "unknown"]
     assert list(axes.get_xticks()) == [0, 1, 2, 3], "one place apart"
     assert axes.get_xlabel() == "model"
+
+
+def test_models_stand_in_order_of_their_parameters_in_tables_and_scope_too() -> None:
+    """`llama-1b` stood before `qwen2-0.5b` in the table of a study whose curve had them the other way round."""
+    records = of_models(("b-large", 9), ("c-small", 1), ("a-middle", 5))
+    it = make_claim(range=[1.5, 2], at={"model": "c-small"})
+    judged = judge(records, make_claims(it))
+    said = [point["sweep"]["model"] for point in judged.verdicts[0].details["points"]]
+    shown = [block.sweep["model"] for block in in_reading_order(judged).blocks]
+    assert said == shown == ["c-small", "a-middle", "b-large"]
 
 
 def test_a_sweep_over_models_and_batches_is_a_line_for_each_model() -> None:
