@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import partial
 from itertools import combinations
 from operator import sub
@@ -206,16 +206,24 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
     strayed = [each for each in gaps if each > bound.margin]
     if gap > bound.margin:
         reason = f"the losses lie {gap:.3g} nats apart{_where(gaps, strayed, bound, spared)}, {bound.words}"
-        if bound.every_round and not bound.exact and len(strayed) == 1 < len(gaps) < ROUNDS_OF_A_STRAY:
+        if bound.rounds is _Rounds.MOST and len(strayed) == 1 < len(gaps) < ROUNDS_OF_A_STRAY:
             reason += (
                 f"; a spike of the loss can do that in one round, which one of {ROUNDS_OF_A_STRAY} may: run "
                 f"{ROUNDS_OF_A_STRAY} to tell"
             )
         return found(word="fails", holds=False, reason=reason)
-    judged = "in the others at most" if bound.every_round else "in the median round"
+    judged = "in the median round" if bound.rounds is _Rounds.MEDIAN else "in the others at most"
     where = f" {judged}, in {len(strayed)} of {len(gaps)} by up to {max(strayed):.3g}" if strayed else ""
     reason = f"the losses lie {gap:.3g} nats apart{where}, {bound.words}"
     return found(word="holds", holds=True, reason=reason, strayed=len(strayed), judged=judged)
+
+
+class _Rounds(Enum):
+    """Which rounds must lie within the bound."""
+
+    MEDIAN = "the median one"
+    MOST = "all, but of ten and more one in ten may stray"
+    EVERY = "all"
 
 
 @dataclass(frozen=True)
@@ -225,10 +233,7 @@ class _Bound:
     margin: float | None
     """None where the rounds do not give one."""
     words: str
-    every_round: bool = False
-    """Whether the worst round is judged, not the median one."""
-    exact: bool = False
-    """Whether the baseline run twice gives the same to the last bit, in most rounds: then no round may stray."""
+    rounds: _Rounds = _Rounds.MEDIAN
 
 
 def _bound(demand: Demand, cell: Mapping[str, Setting], losses: LossPairs) -> _Bound:
@@ -247,7 +252,9 @@ def _bound(demand: Demand, cell: Mapping[str, Setting], losses: LossPairs) -> _B
         by_seeds = _bound_by_seeds(losses.seed_gap, ROUNDING_SHARE).margin or 0.0
         margin = max(margin, CONTROL_FACTOR * typical, by_seeds)
         why += " but the baseline run twice differs too"
-    return _Bound(margin, f"{margin:.3g} are allowed {why}", every_round=not strays, exact=typical == 0.0)
+    # to the last bit the same when run twice: then no spike can carry anything off
+    rounds = _Rounds.MEDIAN if strays else _Rounds.MOST if typical else _Rounds.EVERY
+    return _Bound(margin, f"{margin:.3g} are allowed {why}", rounds)
 
 
 def _bound_by_seeds(seed_gap: float | None, share: float) -> _Bound:
@@ -258,13 +265,13 @@ def _bound_by_seeds(seed_gap: float | None, share: float) -> _Bound:
 
 
 def _spared(gaps: Sequence[float], bound: _Bound) -> int:
-    """Rounds that may stray although each is to agree: none where the baseline repeats itself, else one in ten."""
-    return len(gaps) // ROUNDS_OF_A_STRAY if bound.every_round and not bound.exact else 0
+    """Rounds that may stray although the worst is judged."""
+    return len(gaps) // ROUNDS_OF_A_STRAY if bound.rounds is _Rounds.MOST else 0
 
 
 def _where(gaps: Sequence[float], strayed: Sequence[float], bound: _Bound, spared: int) -> str:
     """In which rounds an arm fails."""
-    if not bound.every_round:
+    if bound.rounds is _Rounds.MEDIAN:
         return " in the median round" if len(gaps) > 1 else ""
     if spared:
         return f" or more in {len(strayed)} of {len(gaps)} rounds"
@@ -280,7 +287,7 @@ def _judged(gaps: Sequence[float], bound: _Bound, spared: int) -> float | None:
     worst = max(gaps, default=None)
     if worst is None or not math.isfinite(worst):
         return worst
-    return sorted(gaps)[-1 - spared] if bound.every_round else median_high(gaps)
+    return median_high(gaps) if bound.rounds is _Rounds.MEDIAN else sorted(gaps)[-1 - spared]
 
 
 def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:

@@ -27,6 +27,14 @@ def test_the_interval_of_three_ratios_worked_out_by_hand() -> None:
     assert found.rounds == 3
 
 
+def test_two_ratios_have_an_interval_and_it_is_wide() -> None:
+    # logs: 0, 0.02; mean 0.01; s = 0.01 · √2; half = 12.7062 · 0.01
+    found = stats.ratio_interval([1.0, math.exp(0.02)])
+    assert found is not None
+    assert found.low == pytest.approx(math.exp(0.01 - 0.127062), rel=1e-6)
+    assert found.high == pytest.approx(math.exp(0.01 + 0.127062), rel=1e-6)
+
+
 def test_a_ratio_and_its_inverse_have_inverse_intervals() -> None:
     ratios = [1.4, 1.5, 1.7, 1.45]
     found, inverse = stats.ratio_interval(ratios), stats.ratio_interval([1 / ratio for ratio in ratios])
@@ -100,6 +108,9 @@ def test_p_values() -> None:
     assert stats.p_value(0.1, 0.0, 4) == 0.0
     assert stats.p_value(0.1, math.inf, 1) == 1.0
     assert stats.paired_p([0.3]) == 1.0
+    assert stats.paired_p([0.0, 0.02]) == pytest.approx(0.5, abs=1e-9)  # t = 1 with one degree of freedom: Cauchy
+    # mean 0.01 of s 0.01: t = √3 with two degrees, whose distribution is ½ + t ÷ 2√(2 + t²)
+    assert stats.paired_p([0.0, 0.01, 0.02]) == pytest.approx(1 - math.sqrt(3) / math.sqrt(5), abs=1e-9)
 
 
 @pytest.mark.parametrize(
