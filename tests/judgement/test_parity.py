@@ -59,6 +59,11 @@ def test_what_a_change_owes_the_baseline(changes: dict[str, object], demand: Dem
     assert demand_of({**DEFAULTS, **changes}, DEFAULTS)[0] == demand  # type: ignore[dict-item]
 
 
+def test_a_pipeline_over_more_devices_trains_the_same_batch() -> None:
+    two = {**DEFAULTS, "parallel": "pipeline", "devices": 2}
+    assert demand_of({**two, "devices": 4}, two) == (EXACT, "devices: same effective batch")  # type: ignore[dict-item]
+
+
 OF_AXES = {
     EXACT: """checkpointing workers prefetch pin_memory persistent start non_blocking copy stream cost_per_sample_ms
               empty_cache input_gradients overlap_comm monitor""",

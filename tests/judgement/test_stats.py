@@ -58,6 +58,10 @@ def test_a_level_is_averaged_on_the_plain_scale() -> None:
     assert found is not None
     assert found.value == pytest.approx(0.90)
     assert found.low == pytest.approx(0.90 - 0.02484, abs=1e-5)
+    assert found.high == pytest.approx(0.90 + 0.02484, abs=1e-5)
+    single = stats.level_interval([0.9])
+    assert single is not None
+    assert (single.value, single.low, single.high) == (0.9, None, None)
 
 
 def test_an_outlier_stays_in() -> None:
@@ -71,6 +75,7 @@ def test_holm_worked_out_by_hand() -> None:
     # sorted 0.01, 0.02, 0.04: 3·0.01 = 0.03, max(0.03, 2·0.02) = 0.04, max(0.04, 1·0.04) = 0.04
     assert stats.holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
     assert stats.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert stats.holm([0.001, 0.5]) == pytest.approx([0.002, 0.5])
     assert stats.holm([]) == []
 
 
@@ -83,6 +88,12 @@ def test_welch_worked_out_by_hand() -> None:
     assert gap == pytest.approx(0.3)
     assert error == pytest.approx(0.111803, abs=1e-6)
     assert freedom == pytest.approx(4.41176, abs=1e-5)
+
+
+def test_welch_knows_nothing_of_the_error_of_a_single_trial() -> None:
+    gap, error, freedom = stats.welch(stats.summarise([1.0]), Summary(mean=0.7, deviation=0.2, count=4))
+    assert (gap, error) == (pytest.approx(0.3), math.inf)
+    assert stats.p_value(gap, error, freedom) == 1.0
 
 
 def test_trials_that_agree_to_the_last_digit_leave_no_error() -> None:
@@ -100,6 +111,8 @@ def test_the_offset_that_a_control_could_show_is_half_of_its_interval() -> None:
     # of 55: p = 0.05/110 a side; two degrees of freedom have t = (1 - 2p)/√(2p(1 - p)) = 33.14
     assert stats.offset_shown(ratios, 55) == pytest.approx(math.expm1(33.144 * 0.01 / math.sqrt(3)), rel=1e-3)
     assert stats.offset_shown([1.0]) == math.inf
+    # s = 0.01·√2, n = 2: t(0.975, 1)·s/√2 = 12.7062·0.01
+    assert stats.offset_shown([1.0, math.exp(0.02)]) == pytest.approx(math.expm1(0.127062), rel=1e-5)
 
 
 def test_p_values() -> None:
@@ -163,6 +176,15 @@ def test_rounds_to_settle_do_so_four_times_in_five(away: float, inside: bool) ->
 
     assert settled(rounds) > 0.795
     assert rounds == 3 or settled(rounds - 1) < 0.805
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.02, 0.03), (-0.03, -0.02)])
+def test_outside_a_narrow_range_its_near_end_alone_has_to_be_told_apart(low: float, high: float) -> None:
+    """Inside a range whose ends are as far away, one on each side, a round more is needed."""
+    seen = Summary(mean=0.0, deviation=0.02, count=3)
+    near = (low, None) if low > 0 else (None, high)
+    assert stats.rounds_to_settle(seen, low, high) == stats.rounds_to_settle(seen, *near) == 10
+    assert stats.rounds_to_settle(seen, -0.02, 0.03) == 11
 
 
 def test_rounds_to_settle_are_more_than_there_are() -> None:
