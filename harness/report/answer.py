@@ -27,6 +27,7 @@ from harness.judgement.scope import HOLDS
 from harness.judgement.site import current, is_gpu
 from harness.judgement.stats import MOST_ROUNDS
 from harness.report import formats
+from harness.report.claim_page import by_study, further_sweeps
 from harness.report.contradictions import sides_of
 from harness.report.fastest import TITLE as FASTEST
 from harness.report.fastest import fastest, sentence, speed
@@ -71,6 +72,21 @@ def where_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[s
     return list(found.values())
 
 
+def where_else_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[str]:
+    """Markdown: a point for each claim that has a curve in a further study (`see`), from the report of its row."""
+    found = []
+    for name, claim in claims.claims.items():
+        report, verdict = _best(name, reports)
+        sweeps = further_sweeps(verdict, claim, by_study(reports[report])).values()
+        said = [sentence for study in sweeps for sweep in study for sentence in sweep.sentences]
+        if said:
+            text = f"*{escape_text(claim.statement)}* {escape_text(' '.join(said))}"
+            found.append(
+                f"- {text} ({_short(verdict.device)}: [curves](reports/{report}/report.md#{_anchor(verdict)}))"
+            )
+    return found
+
+
 def best_cells(reports: Mapping[str, Judgement]) -> list[str]:
     """Markdown: of each model and GPU the cell on one device with the most tokens/s; most of the peak first."""
     best: dict[tuple[str, str], tuple[str, BlockResult, ArmResult]] = {}
@@ -109,6 +125,7 @@ def of_folders(evidence: Sequence[Path]) -> str:
     lines = [answer(claims, reports)]
     lists = {
         "Where the documents contradict each other, curves say where each is right:": where_each_holds(claims, reports),
+        "Studies beside a claim's own say where else it holds:": where_else_each_holds(claims, reports),
         "The fastest training cell of each model and GPU so far, on one device:": best_cells(reports),
     }
     for head, points in lists.items():
@@ -159,8 +176,12 @@ def _as_asked(verdict: Verdict) -> str:
 
 
 def _linked(name: str, verdict: Verdict) -> str:
-    anchor = formats.slug(f"{verdict.claim}: {verdict.word.value}")
-    return f"[{verdict.word.value}](reports/{name}/report.md#{anchor})"
+    return f"[{verdict.word.value}](reports/{name}/report.md#{_anchor(verdict)})"
+
+
+def _anchor(verdict: Verdict) -> str:
+    """Of the heading of its section."""
+    return formats.slug(f"{verdict.claim}: {verdict.word.value}")
 
 
 def _what_would_settle(claim: Claim, verdict: Verdict) -> str:

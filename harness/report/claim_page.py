@@ -94,17 +94,32 @@ class ClaimPage:
 
 def claim_pages(judgement: Judgement, claims: Claims, gallery: Gallery) -> tuple[ClaimPage, ...]:
     """One for every claim that was judged, in the order of the verdicts."""
-    blocks: dict[str, list[BlockResult]] = {}
-    for block in (each for each in judgement.blocks if not each.another):
-        blocks.setdefault(block.study, []).append(block)
+    blocks = by_study(judgement)
     built = []
     for verdict in judgement.verdicts:
         claim = claims.claims[verdict.claim]
         own = blocks.get(claim.study, [])
         primary = primary_block(claim, verdict, own)
-        further = {study: blocks[study] for study in claim.see if study in blocks}
+        further = further_sweeps(verdict, claim, blocks)
         built.append((_page(verdict, claims, own, gallery, primary=primary, further=further), primary))
     return tuple(_with_losses(built, gallery))
+
+
+def by_study(judgement: Judgement) -> dict[str, list[BlockResult]]:
+    """The blocks that claims may be judged on."""
+    blocks: dict[str, list[BlockResult]] = {}
+    for block in (each for each in judgement.blocks if not each.another):
+        blocks.setdefault(block.study, []).append(block)
+    return blocks
+
+
+def further_sweeps(
+    verdict: Verdict, claim: Claim, blocks: Mapping[str, Sequence[BlockResult]]
+) -> dict[str, tuple[Sweep, ...]]:
+    """The claim along what its further studies sweep: of each that was run, in the order of `see`."""
+    metric = metric_of(claim)
+    return {study: sweeps_beside(verdict, claim, metric, blocks[study], study) for study in claim.see
+            if study in blocks}  # fmt: skip
 
 
 def _with_losses(pages: Iterable[tuple[ClaimPage, BlockResult | None]], gallery: Gallery) -> Iterator[ClaimPage]:
@@ -132,7 +147,7 @@ def metric_of(claim: Claim) -> Metric | None:
 
 def _page(
     verdict: Verdict, claims: Claims, blocks: Sequence[BlockResult], gallery: Gallery, *,
-    primary: BlockResult | None, further: Mapping[str, Sequence[BlockResult]],
+    primary: BlockResult | None, further: Mapping[str, Sequence[Sweep]],
 ) -> ClaimPage:  # fmt: skip
     claim = claims.claims[verdict.claim]
     metric = metric_of(claim)
@@ -153,9 +168,8 @@ def _page(
         details=details(verdict, metric),
         sweeps=_drawn(verdict, claim, sweeps_beside(verdict, claim, metric, blocks), gallery),
         see=tuple(
-            Further(study=study, anchor=tables.study_anchor(study),
-                    sweeps=_drawn(verdict, claim, sweeps_beside(verdict, claim, metric, found, study), gallery))
-            for study, found in further.items()
+            Further(study=study, anchor=tables.study_anchor(study), sweeps=_drawn(verdict, claim, sweeps, gallery))
+            for study, sweeps in further.items()
         ),
     )  # fmt: skip
 

@@ -12,7 +12,16 @@ from harness.errors import InputError
 from harness.judgement.claims import Claims
 from harness.judgement.judge import judge
 from harness.judgement.judged import Judgement
-from harness.report.answer import BEGIN, END, answer, best_cells, of_folders, replaced, where_each_holds
+from harness.report.answer import (
+    BEGIN,
+    END,
+    answer,
+    best_cells,
+    of_folders,
+    replaced,
+    where_each_holds,
+    where_else_each_holds,
+)
 from harness.results.record import Record
 from tests.commands import ROOT
 from tests.judgement.claiming import make_claim, make_claims, study
@@ -181,6 +190,20 @@ def test_claims_that_contradict_each_other_stand_beside_their_curve() -> None:
     assert "*It is high.* Holds at every batch size measured" in point
     assert point.endswith(" on H100: [curve](reports/swept/report.md#low-against-high))")
     assert where_each_holds(claims, {"plain": judge(trials(1.75), claims)}) == [], "one point is no curve"
+
+
+def test_where_else_a_claim_holds_is_said_from_the_report_of_its_row() -> None:
+    cell = CellShape(settings={"precision": "bf16"}, ratio=1.75)
+    claims = make_claims(make_claim(statement="It is fast.", range=[1.5, 2.0], see=["longer", "not-run"]))
+    longer = replace(study(cell, sweep=("sequence_length", (512, 2048))), name="longer")
+    few, many = ([*trials(1.75, rounds=rounds), *make_records([longer], rounds=3, spread=0.001, step_spread=0.0)]
+                 for rounds in (3, 5))  # fmt: skip
+    reports = {"few": judge(few, claims), "many": judge(many, claims), "plain": judge(trials(1.75), claims)}
+    assert where_else_each_holds(claims, reports) == [
+        "- *It is fast.* In study longer: holds at every sequence length measured (512 to 2048). "
+        "(H100: [curves](reports/many/report.md#it-confirmed))"
+    ]
+    assert where_else_each_holds(claims, {"plain": reports["plain"]}) == [], "no further study was run"
 
 
 def test_it_goes_between_the_marks_and_nowhere_else() -> None:
