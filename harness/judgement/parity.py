@@ -279,15 +279,20 @@ def _where(gaps: Sequence[float], strayed: Sequence[float], bound: _Bound, spare
 
 
 def _judged(gaps: Sequence[float], bound: _Bound, spared: int) -> float | None:
-    """The gap that is judged: the largest but `spared` where every round must agree, the largest of all where one has
-    diverged, else the median.
+    """The gap that is judged: the largest of all where a round has diverged; else of the median round; or, where rounds
+    must agree, the largest of those that do, if all do but `spared`, and otherwise what those that do not lie apart.
 
     A training that spikes answers to the last bit with another curve; a change of the arithmetic shows in every round.
     """
     worst = max(gaps, default=None)
     if worst is None or not math.isfinite(worst):
         return worst
-    return median_high(gaps) if bound.rounds is _Rounds.MEDIAN else sorted(gaps)[-1 - spared]
+    if bound.margin is None or bound.rounds is _Rounds.MEDIAN:
+        return median_high(gaps)
+    strayed = [gap for gap in gaps if gap > bound.margin]
+    if len(strayed) > spared:
+        return min(strayed) if spared else worst
+    return max(gap for gap in gaps if gap <= bound.margin)
 
 
 def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:
