@@ -81,9 +81,8 @@ def where_else_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> l
         said = [sentence for study in sweeps for sweep in study for sentence in sweep.sentences]
         if said:
             text = f"*{escape_text(claim.statement)}* {escape_text(' '.join(said))}"
-            found.append(
-                f"- {text} ({_short(verdict.device)}: [curves](reports/{report}/report.md#{_anchor(verdict)}))"
-            )
+            where = _short(verdict.device) or report
+            found.append(f"- {text} ({where}: [curves](reports/{report}/report.md#{_anchor(verdict)}))")
     return found
 
 

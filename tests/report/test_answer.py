@@ -204,6 +204,9 @@ def test_where_else_a_claim_holds_is_said_from_the_report_of_its_row() -> None:
         "(H100: [curves](reports/many/report.md#it-confirmed))"
     ]
     assert where_else_each_holds(claims, {"plain": reports["plain"]}) == [], "no further study was run"
+    alone = make_claims(make_claim(statement="It is fast.", range=[1.5, 2.0], study="not-run", see=["longer"]))
+    (point,) = where_else_each_holds(alone, {"many": judge(many, alone)})
+    assert point.endswith(" (many: [curves](reports/many/report.md#it-not-run))"), "its verdict is of no device"
 
 
 def test_it_goes_between_the_marks_and_nowhere_else() -> None:
