@@ -189,8 +189,8 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
     gradient_fails = error is not None and error > max(GRADIENT_FACTOR * (eager or 0.0), GRADIENT_FLOOR)
     bound = _bound(demand, cell, losses)
     gaps = [loss_gap(*pair) for pair in losses.pairs if all_finite(pair[1])]
-    spared = _spared(gaps, bound)
-    gap = _judged(gaps, bound, spared)
+    strayed = [each for each in gaps if bound.margin is not None and each > bound.margin]
+    gap = _judged(gaps, strayed, bound)
     found = partial(Parity, loss_gap=gap, worst_gap=max(gaps, default=None), margin=bound.margin, rounds=len(gaps),
                     gradient_error=error, eager_error=eager)  # fmt: skip
     if gradient_fails:
@@ -203,14 +203,9 @@ def judge_parity(cell: Mapping[str, Setting], baseline: Mapping[str, Setting], t
         unpaired = diverged if losses.pairs else "no losses of both arms in one round"
         lacking = unpaired if gap is None else "one seed gives no spread between seeds"
         return found(word=f"not checked: {lacking}", holds=None, reason=lacking)
-    strayed = [each for each in gaps if each > bound.margin]
     if gap > bound.margin:
-        reason = f"the losses lie {gap:.3g} nats apart{_where(gaps, strayed, bound, spared)}, {bound.words}"
-        if bound.rounds is _Rounds.MOST and len(strayed) == 1 < len(gaps) < ROUNDS_OF_A_STRAY:
-            reason += (
-                f"; a spike of the loss can do that in one round, which one of {ROUNDS_OF_A_STRAY} may: run "
-                f"{ROUNDS_OF_A_STRAY} to tell"
-            )
+        where, what_would_tell = _failing(gaps, strayed, bound)
+        reason = f"the losses lie {gap:.3g} nats apart{where}, {bound.words}{what_would_tell}"
         return found(word="fails", holds=False, reason=reason)
     judged = "in the median round" if bound.rounds is _Rounds.MEDIAN else "in the others at most"
     where = f" {judged}, in {len(strayed)} of {len(gaps)} by up to {max(strayed):.3g}" if strayed else ""
@@ -269,30 +264,34 @@ def _spared(gaps: Sequence[float], bound: _Bound) -> int:
     return len(gaps) // ROUNDS_OF_A_STRAY if bound.rounds is _Rounds.MOST else 0
 
 
-def _where(gaps: Sequence[float], strayed: Sequence[float], bound: _Bound, spared: int) -> str:
-    """In which rounds an arm fails."""
+def _failing(gaps: Sequence[float], strayed: Sequence[float], bound: _Bound) -> tuple[str, str]:
+    """In which rounds an arm fails, and what would tell whether it does."""
     if bound.rounds is _Rounds.MEDIAN:
-        return " in the median round" if len(gaps) > 1 else ""
-    if spared:
-        return f" or more in {len(strayed)} of {len(gaps)} rounds"
-    return f" in {len(strayed)} of {len(gaps)} rounds" if len(strayed) < len(gaps) else ""
+        return (" in the median round" if len(gaps) > 1 else ""), ""
+    if _spared(gaps, bound):
+        return f" or more in {len(strayed)} of {len(gaps)} rounds", ""
+    where = f" in {len(strayed)} of {len(gaps)} rounds" if len(strayed) < len(gaps) else ""
+    if not where or bound.rounds is _Rounds.EVERY or len(strayed) > 1:
+        return where, ""
+    return where, (f"; a spike of the loss can do that in one round, which one of {ROUNDS_OF_A_STRAY} may: run "
+                   f"{ROUNDS_OF_A_STRAY} to tell")  # fmt: skip
 
 
-def _judged(gaps: Sequence[float], bound: _Bound, spared: int) -> float | None:
+def _judged(gaps: Sequence[float], strayed: Sequence[float], bound: _Bound) -> float | None:
     """The gap that is judged: the largest of all where a round has diverged; else of the median round; or, where rounds
-    must agree, the largest of those that do, if all do but `spared`, and otherwise what those that do not lie apart.
+    must agree, the largest of those that do, if as many do as must, and otherwise what those that do not lie apart.
 
     A training that spikes answers to the last bit with another curve; a change of the arithmetic shows in every round.
     """
     worst = max(gaps, default=None)
     if worst is None or not math.isfinite(worst):
         return worst
-    if bound.margin is None or bound.rounds is _Rounds.MEDIAN:
+    if bound.rounds is _Rounds.MEDIAN:
         return median_high(gaps)
-    strayed = [gap for gap in gaps if gap > bound.margin]
+    spared = _spared(gaps, bound)
     if len(strayed) > spared:
         return min(strayed) if spared else worst
-    return max(gap for gap in gaps if gap <= bound.margin)
+    return sorted(gaps)[-1 - len(strayed)]
 
 
 def _gradient(trials: Sequence[Record]) -> tuple[float | None, float | None]:

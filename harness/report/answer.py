@@ -60,12 +60,12 @@ def where_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[s
     """Markdown: a point for each group of claims that contradict each other and have a curve in some report."""
     found: dict[tuple[str, ...], str] = {}
     for name, judgement in reports.items():
+        blocks = by_study(judgement)
         for sides in (each for each in sides_of(judgement, claims) if all(side.holds for side in each)):
             said = [f"*{escape_text(side.statement)}* {escape_text(' '.join(side.holds))}" for side in sides]
             names = tuple(side.name for side in sides)
             studies = {claims.claims[each].study for each in names}
-            own = (block for block in judgement.blocks if block.study in studies and not block.another)
-            models = ", ".join(sorted({block.model for block in own}))
+            models = ", ".join(sorted({block.model for study in studies for block in blocks.get(study, ())}))
             link = f"[curve](reports/{name}/report.md#{formats.slug(' against '.join(names))})"
             where = f"{models} on {_short(sides[0].verdict.device)}: {link}"
             found.setdefault(names, f"- {' '.join(said)} ({where})")
@@ -74,10 +74,11 @@ def where_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[s
 
 def where_else_each_holds(claims: Claims, reports: Mapping[str, Judgement]) -> list[str]:
     """Markdown: a point for each claim that has a curve in a further study (`see`), from the report of its row."""
+    blocks = {name: by_study(judgement) for name, judgement in reports.items()}
     found = []
     for name, claim in claims.claims.items():
         report, verdict = _best(name, reports)
-        sweeps = further_sweeps(verdict, claim, by_study(reports[report])).values()
+        sweeps = further_sweeps(verdict, claim, blocks[report]).values()
         said = [sentence for study in sweeps for sweep in study for sentence in sweep.sentences]
         if said:
             text = f"*{escape_text(claim.statement)}* {escape_text(' '.join(said))}"

@@ -11,7 +11,7 @@ from harness.judgement.judged import BlockResult, Judgement, Verdict, Word
 from harness.judgement.metrics import Metric, Shape
 from harness.judgement.scope import HOLDS
 from harness.report import formats
-from harness.report.claim_page import anchor_of, metric_of, sweeps_beside
+from harness.report.claim_page import anchor_of, by_study, metric_of, sweeps_beside
 from harness.report.figures.gallery import Gallery, Picture
 from harness.report.origin import Origin
 from harness.report.pictures import Bounds, sweep_picture
@@ -56,8 +56,9 @@ def contradictions(
 ) -> tuple[Contradiction, ...]:
     """Each group of claims that name each other, once; those of which there is nothing to say are left out."""
     verdicts = {verdict.claim: verdict for verdict in judgement.verdicts}
+    blocks = by_study(judgement)
     groups = (
-        _contradiction([(claims.claims[name], verdicts[name]) for name in group], judgement.blocks, gallery, origin)
+        _contradiction([(claims.claims[name], verdicts[name]) for name in group], blocks, gallery, origin)
         for group in _groups(claims, verdicts)
     )
     return tuple(each for each in groups if not _says_nothing(each))
@@ -66,7 +67,8 @@ def contradictions(
 def sides_of(judgement: Judgement, claims: Claims) -> list[tuple[Side, ...]]:
     """The same without pictures."""
     verdicts = {verdict.claim: verdict for verdict in judgement.verdicts}
-    return [tuple(_side(claims.claims[name], verdicts[name], judgement.blocks) for name in group)
+    blocks = by_study(judgement)
+    return [tuple(_side(claims.claims[name], verdicts[name], blocks) for name in group)
             for group in _groups(claims, verdicts)]  # fmt: skip
 
 
@@ -97,12 +99,15 @@ def _told_of(metric: Metric) -> tuple[object, ...]:
 
 
 def _contradiction(
-    members: Sequence[tuple[Claim, Verdict]], blocks: Sequence[BlockResult], gallery: Gallery, origin: Origin
+    members: Sequence[tuple[Claim, Verdict]],
+    blocks: Mapping[str, Sequence[BlockResult]],
+    gallery: Gallery,
+    origin: Origin,
 ) -> Contradiction:
     group = [verdict.claim for _, verdict in members]
     first = members[0][0]
     metric = metric_of(first)
-    own = [block for block in blocks if block.study == first.study and not block.another]
+    own = blocks.get(first.study, ())
     sweeps = sweeps_of(first, metric, own) if metric else ()
     bands = [
         (verdict, bounds)
@@ -152,10 +157,8 @@ def _says_nothing(group: Contradiction) -> bool:
     return not (measured or group.picture or group.missing)
 
 
-def _side(claim: Claim, verdict: Verdict, blocks: Sequence[BlockResult]) -> Side:
-    metric = metric_of(claim)
-    own = [block for block in blocks if block.study == claim.study and not block.another]
-    sweeps = sweeps_beside(verdict, claim, metric, own)
+def _side(claim: Claim, verdict: Verdict, blocks: Mapping[str, Sequence[BlockResult]]) -> Side:
+    sweeps = sweeps_beside(verdict, claim, metric_of(claim), blocks.get(claim.study, ()))
     holds = [sentence for sweep in sweeps for sentence in sweep.sentences]
     return Side(
         name=verdict.claim, anchor=anchor_of(verdict.claim), documents=claim.documents, statement=claim.statement,

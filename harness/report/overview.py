@@ -9,7 +9,7 @@ from harness.judgement.claims import Claim, Claims
 from harness.judgement.judged import BlockResult, Judgement
 from harness.judgement.places import fits
 from harness.judgement.site import Absent, blocks_of, current
-from harness.judgement.sweep_order import natural
+from harness.judgement.sweep_order import sweep_key
 from harness.report.agreement import agreement_part
 from harness.report.contradictions import Contradiction, contradictions
 from harness.report.csvs import Row
@@ -102,7 +102,7 @@ def _telling(blocks: Sequence[BlockResult], claims: Sequence[Claim]) -> BlockRes
     found = blocks_of(blocks[0].study, "any", blocks)
     ranked = list(blocks) if isinstance(found, Absent) else found
     named = [block for claim in claims if claim.at for block in ranked if fits(block.sweep, claim.at)]
-    return named[0] if named else max(ranked, key=lambda block: [*map(natural, map(str, block.sweep.values()))])
+    return named[0] if named else max(ranked, key=sweep_key(ranked))
 
 
 def _each(blocks: Sequence[BlockResult], gallery: Gallery, draw: Draw) -> list[Picture]:

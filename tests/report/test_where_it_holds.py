@@ -24,6 +24,7 @@ from harness.report.figures.studio import Studio
 from harness.report.measure import Reading, measured
 from harness.report.order import in_reading_order
 from harness.report.origin import Origin
+from harness.report.overview import _drawn
 from harness.report.pictures import sweep_picture
 from harness.report.reproduce import ANY
 from harness.report.sweeps import Curve, Point, sweeps_of, where_it_holds
@@ -159,6 +160,8 @@ def test_models_stand_in_order_of_their_parameters_in_tables_and_scope_too() -> 
     said = [point["sweep"]["model"] for point in judged.verdicts[0].details["points"]]
     shown = [block.sweep["model"] for block in in_reading_order(judged).blocks]
     assert said == shown == ["c-small", "a-middle", "b-large"]
+    (drawn,) = _drawn(judged.blocks, make_claims(make_claim(study="elsewhere")))
+    assert drawn.sweep["model"] == "b-large", "a study whose claims name no point is drawn at its largest"
 
 
 def test_a_sweep_over_models_and_batches_is_a_line_for_each_model() -> None:
